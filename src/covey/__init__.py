@@ -1,0 +1,1 @@
+"""Covey: a query-aware inference engine for AI-SQL."""

@@ -1,0 +1,134 @@
+"""What execution may ask of an engine; no torch here.
+
+An engine answers prompts. Execution hands it documents once, by content, and
+from then on speaks in document ids. Within one query everything goes through a
+session, so that an engine sees all the prompts of the query and can share and
+drop prefixes as the plan allows.
+
+    with engine.session() as session:
+        ids = session.documents.add(texts)
+        ticket = session.submit(PromptBatch(question, ids[:, None]))
+        for answers in session.run():      # more may be submitted while this runs
+            ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from covey.prompts.documents import DocumentStore
+from covey.prompts.question import Question
+
+
+@dataclass(frozen=True, slots=True)
+class PromptBatch:
+    """Prompts of one question, one row a prompt, no two rows equal.
+
+    Attributes:
+        question: what is asked.
+        documents: (n, question.arity) int64, ids in the session's `DocumentStore`.
+            A question of arity 0 has n == 1.
+    """
+
+    question: Question
+    documents: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Some finished prompts of one batch. Every row of a batch is delivered once.
+
+    Attributes:
+        ticket: the batch, as `submit` returned it.
+        rows: (m,) int64, positions in the batch.
+        scores: (m, question.width) float64: the margin in nats for a judgement, the
+            label log-probabilities for a classification; NaN where the row failed.
+        errors: position in the batch -> reason, for the rows that failed.
+    """
+
+    ticket: int
+    rows: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float64]
+    errors: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a session did. Tokens are positions in the model's own vocabulary."""
+
+    prompts: int = 0
+    failed: int = 0
+    requested_tokens: int = 0
+    fresh_tokens: int = 0
+    minimum_tokens: int = 0
+    chunks: int = 0
+    chunk_capacity: int = 0
+    evictions: int = 0
+    peak_slots: int = 0
+    host_seconds: float = 0.0
+    device_seconds: float = 0.0
+
+    @property
+    def regret_tokens(self) -> int:
+        """KV regret: fresh tokens above the minimum."""
+        return self.fresh_tokens - self.minimum_tokens
+
+    @property
+    def fill(self) -> float:
+        """Mean share of the chunk budget that was used, 0 before the first chunk."""
+        return self.fresh_tokens / self.chunk_capacity if self.chunk_capacity else 0.0
+
+
+class EngineSession(Protocol):
+    """One query's work. Leaving the `with` block frees all it held, also on failure."""
+
+    documents: DocumentStore
+    counters: Counters
+
+    def submit(self, batch: PromptBatch) -> int:
+        """Queue a batch; return its ticket at once. Nothing runs before `run`."""
+        ...
+
+    def run(self) -> Iterator[Answers]:
+        """Run until nothing is queued. The caller may submit more between answers."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class Engine(Protocol):
+    """A loaded model, ready to answer."""
+
+    name: str
+    fingerprint: str
+
+    def session(self) -> EngineSession:
+        """Open a session. One session at a time is active on an engine."""
+        ...
+
+
+class ModelSource(Protocol):
+    """A model that is not loaded yet: all that planning needs to know of it."""
+
+    name: str
+
+    def open(self) -> Engine:
+        """Load the model.
+
+        Raises:
+            ModelError: files are missing or corrupt, or the device cannot run them.
+        """
+        ...

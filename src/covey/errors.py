@@ -1,0 +1,88 @@
+"""The errors a user can meet: one base, four kinds.
+
+Every message names the place, the reason and the mend. `QueryError` (with
+`UnsupportedError`) is the user's SQL; `ModelError` a checkpoint or device that
+cannot be used; `InputError` a wrong argument of the Python or command-line
+interface; `RunError` a run that failed or was stopped after it began.
+"""
+
+from __future__ import annotations
+
+
+class CoveyError(Exception):
+    """Base of every error that Covey raises on purpose."""
+
+
+class InputError(CoveyError):
+    """An argument of the Python or command-line interface is wrong."""
+
+
+class ModelError(CoveyError):
+    """A model cannot be found, read or run on this machine."""
+
+
+class RunError(CoveyError):
+    """A query was well formed but its run failed or was stopped."""
+
+
+class QueryError(CoveyError):
+    """The SQL text is wrong; nothing was asked of the model.
+
+    Args:
+        reason: what is wrong, one sentence without a full stop.
+        sql: the user's whole text, or None where no text is at hand.
+        span: (start, end) character offsets of the wrong part in `sql`, end exclusive.
+        hint: the mend, a sentence.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        sql: str | None = None,
+        span: tuple[int, int] | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.reason = reason
+        self.sql = sql
+        self.span = span
+        self.hint = hint
+        super().__init__(self._render())
+
+    def _render(self) -> str:
+        lines = []
+        if self.sql is not None and self.span is not None:
+            line, column = line_and_column(self.sql, self.span[0])
+            lines.append(f"{self.reason} (line {line}, column {column})")
+            lines.extend(underline(self.sql, self.span))
+        else:
+            lines.append(self.reason)
+        if self.hint:
+            lines.append(self.hint)
+        lines.append("No model call was made.")
+        return "\n".join(lines)
+
+
+class UnsupportedError(QueryError):
+    """The SQL is understood but asks for something that Covey does not do."""
+
+
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """The 1-based line and column of a character offset."""
+    before = text[:offset]
+    return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+
+def underline(text: str, span: tuple[int, int]) -> list[str]:
+    """The line that holds `span`, and a line of carets under it.
+
+    A span that runs over several lines is underlined to the end of its first.
+    """
+    start, end = span
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", start)
+    line_end = len(text) if line_end < 0 else line_end
+    # A tab before the carets must stay a tab, or they stand in the wrong place.
+    pad = "".join("\t" if c == "\t" else " " for c in text[line_start:start])
+    width = max(1, min(end, line_end) - start)
+    return ["    " + text[line_start:line_end], "    " + pad + "^" * width]
