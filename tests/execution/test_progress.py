@@ -1,0 +1,166 @@
+"""The progress lines: what they say, when they are silent, how they leave a terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from covey.execution.progress import (
+    Progress,
+    SilentProgress,
+    TerminalProgress,
+    duration,
+    progress_for,
+)
+
+SHOW_CURSOR = "\x1b[?25h"
+HIDE_CURSOR = "\x1b[?25l"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal and keeps what was written."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Clock:
+    """Seconds that pass only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+    return Terminal()
+
+
+def test_a_line_says_rows_tokens_a_second_and_time_left(terminal: Terminal) -> None:
+    clock = Clock()
+    progress = TerminalProgress(terminal, clock)
+    progress.start("AI.IF 1", 1000)
+    clock.now += 10
+    progress.update("AI.IF 1", 250, 1000, 4000)
+    assert "AI.IF 1  250 of 1,000 rows (25%)  400 tokens/s  30 s left" in terminal.getvalue()
+
+
+def test_a_finished_line_says_what_it_took_and_gives_the_terminal_back(terminal: Terminal) -> None:
+    clock = Clock()
+    progress = TerminalProgress(terminal, clock)
+    progress.start("AI.IF 1", 1000)
+    clock.now += 125
+    progress.update("AI.IF 1", 1000, 1000, 50_000)
+    progress.finish("AI.IF 1")
+    drawn = terminal.getvalue()
+    assert "AI.IF 1  1,000 rows  400 tokens/s  in 2:05" in drawn
+    assert drawn.rindex(SHOW_CURSOR) > drawn.rindex(HIDE_CURSOR)
+
+
+def test_an_operator_that_fails_early_still_gives_the_terminal_back(terminal: Terminal) -> None:
+    progress = TerminalProgress(terminal, Clock())
+    progress.start("AI.IF 1", None)
+    progress.finish("AI.IF 1")
+    drawn = terminal.getvalue()
+    assert "AI.IF 1  0 rows  in 0.0 s" in drawn
+    assert drawn.rindex(SHOW_CURSOR) > drawn.rindex(HIDE_CURSOR)
+
+
+def test_the_terminal_is_held_until_the_last_operator_has_finished(terminal: Terminal) -> None:
+    clock = Clock()
+    progress = TerminalProgress(terminal, clock)
+    progress.start("AI.IF 1", 10)
+    progress.start("AI.SCORE 2", 4)
+    progress.finish("AI.IF 1")
+    assert SHOW_CURSOR not in terminal.getvalue()
+    clock.now += 2
+    progress.update("AI.SCORE 2", 1, 4, 100)
+    assert "AI.SCORE 2  1 of 4 rows (25%)  50 tokens/s  6.0 s left" in terminal.getvalue()
+    progress.finish("AI.SCORE 2")
+    assert terminal.getvalue().count(SHOW_CURSOR) == 1
+
+
+def test_an_unknown_total_shows_rows_without_a_share_or_time_left(terminal: Terminal) -> None:
+    clock = Clock()
+    progress = TerminalProgress(terminal, clock)
+    progress.start("AI.IF 1", None)
+    clock.now += 10
+    progress.update("AI.IF 1", 1234, None, 5000)
+    drawn = terminal.getvalue()
+    assert "AI.IF 1  1,234 rows  500 tokens/s" in drawn
+    assert "left" not in drawn and "%" not in drawn
+
+
+def test_updates_in_quick_succession_are_drawn_once(terminal: Terminal) -> None:
+    clock = Clock()
+    progress = TerminalProgress(terminal, clock)
+    progress.start("AI.IF 1", 100)
+    before = terminal.getvalue()
+    clock.now += 0.05
+    progress.update("AI.IF 1", 7, 100, 70)
+    assert terminal.getvalue() == before
+    clock.now += 0.06
+    progress.update("AI.IF 1", 9, 100, 90)
+    assert "9 of 100" in terminal.getvalue()
+
+
+def test_one_display_serves_a_second_query(terminal: Terminal) -> None:
+    progress = TerminalProgress(terminal, Clock())
+    for operator in ("first", "second"):
+        progress.start(operator, 1)
+        progress.update(operator, 1, 1, 10)
+        progress.finish(operator)
+    after_first = terminal.getvalue().rsplit(HIDE_CURSOR, 1)[1]
+    assert "second" in after_first and "first" not in after_first
+
+
+def test_names_that_never_started_are_ignored(terminal: Terminal) -> None:
+    progress = TerminalProgress(terminal, Clock())
+    progress.update("nobody", 1, 2, 3)
+    progress.finish("nobody")
+    assert terminal.getvalue() == ""
+
+
+@pytest.mark.parametrize("enabled", [None, True, False])
+def test_a_stream_that_is_no_terminal_stays_silent(enabled: bool | None) -> None:
+    stream = io.StringIO()
+    progress = progress_for(stream, enabled)
+    drive(progress)
+    assert stream.getvalue() == ""
+    assert isinstance(progress, SilentProgress)
+
+
+@pytest.mark.parametrize(("enabled", "shows"), [(None, True), (True, True), (False, False)])
+def test_a_terminal_shows_lines_unless_told_not_to(
+    terminal: Terminal, enabled: bool | None, shows: bool
+) -> None:
+    drive(progress_for(terminal, enabled))
+    assert ("AI.IF 1" in terminal.getvalue()) is shows
+
+
+def test_a_closed_or_missing_stream_is_silent(terminal: Terminal) -> None:
+    terminal.close()
+    drive(progress_for(terminal, None))
+    drive(progress_for(None, True))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.0 s"), (1.25, "1.2 s"), (9.96, "10 s"), (59.4, "59 s"), (59.6, "1:00"),
+     (185, "3:05"), (3723, "1:02:03")],
+)  # fmt: skip
+def test_durations_are_short_and_right(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def drive(progress: Progress) -> None:
+    """One operator from start to finish."""
+    progress.start("AI.IF 1", 3)
+    progress.update("AI.IF 1", 3, 3, 30)
+    progress.finish("AI.IF 1")
