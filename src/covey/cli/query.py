@@ -1,0 +1,98 @@
+"""`covey query` and `covey explain`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from covey.cli.guard import guarded
+from covey.cli.output import Format, destination
+from covey.errors import InputError
+
+Sql = Annotated[
+    str,
+    typer.Argument(metavar="SQL", help="The query, or - to read it from standard input."),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model", "-m", metavar="MODEL", help="A name that `covey models` lists, or a path."
+    ),
+]
+
+
+@guarded
+def query(
+    sql: Sql,
+    model: Model = None,
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="Form of the result; else the suffix of --output, else a table.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the result to a file."),
+    ] = None,
+    no_progress: Annotated[
+        bool, typer.Option("--no-progress", help="Show no progress lines on the terminal.")
+    ] = False,
+    report: Annotated[
+        bool,
+        typer.Option("--report/--no-report", help="Say on standard error what the run did."),
+    ] = True,
+) -> None:
+    """Run a query and print its result.
+
+    Files stand in the SQL by path: FROM 'tickets.parquet'.
+    """
+    text = read_sql(sql)
+    target = destination(format, output)
+
+    import covey
+
+    with covey.connect(model, progress=False if no_progress else None) as connection:
+        run = connection.run(text)
+        target.write(run.arrow())
+        if report:
+            typer.echo(str(run.report), err=True)
+
+
+@guarded
+def explain(sql: Sql, model: Model = None) -> None:
+    """Print a query's plan and what it is expected to cost. Nothing is run."""
+    text = read_sql(sql)
+
+    import covey
+
+    with covey.connect(model, progress=False) as connection:
+        typer.echo(connection.explain(text))
+
+
+def read_sql(argument: str) -> str:
+    """The SQL of the command line, or of standard input for `-`.
+
+    Raises:
+        InputError: there is no SQL in it, or standard input is not UTF-8.
+    """
+    text = argument
+    if argument == "-":
+        try:
+            text = sys.stdin.read()
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"standard input is not UTF-8 text (byte {error.start}). Save the query as UTF-8."
+            ) from None
+    if not text.strip():
+        where = "standard input" if argument == "-" else "the argument"
+        raise InputError(
+            f"{where} holds no SQL. Give the query in quotes, or: covey query - < query.sql"
+        )
+    return text

@@ -1,0 +1,103 @@
+"""A result as aligned text, for people. Widths are terminal cells, so wide scripts align."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from rich.cells import cell_len, set_cell_size
+
+GAP = "  "
+NARROWEST = 8
+SHOWN_ROWS = 200
+
+
+def render(
+    names: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    total_rows: int,
+    width: int | None,
+) -> str:
+    """Header, rule and rows; numbers to the right; a closing line when rows are left out.
+
+    Args:
+        names: the column names, duplicates allowed.
+        rows: the rows to show, each as long as `names`.
+        total_rows: the number of rows of the whole result.
+        width: the terminal's width in cells, to which the widest columns are cut with
+            an ellipsis; None cuts nothing.
+    """
+    right = [_is_numeric([row[i] for row in rows]) for i in range(len(names))]
+    cells = [[cell_text(value) for value in row] for row in rows]
+    headers = [cell_text(name) for name in names]
+    widths = [
+        max([cell_len(header), *(cell_len(row[i]) for row in cells)])
+        for i, header in enumerate(headers)
+    ]
+    if width is not None:
+        widths = shrink(widths, width - len(GAP) * (len(widths) - 1))
+    lines = [
+        _line(headers, widths, right),
+        GAP.join("-" * w for w in widths),
+        *(_line(row, widths, right) for row in cells),
+    ]
+    if total_rows > len(rows):
+        lines.append(
+            f"({len(rows):,} of {total_rows:,} rows shown; --format csv, json or parquet"
+            " gives them all)"
+        )
+    return "\n".join(lines)
+
+
+def cell_text(value: object) -> str:
+    """One value on one line: SQL's words for NULL and booleans, no control characters."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(round(value, 6))
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(cell_text(x) for x in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {cell_text(v)}" for k, v in value.items()) + "}"
+    text = str(value)
+    # A document may hold newlines, or escape codes that would drive the terminal.
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def shrink(widths: Sequence[int], room: int) -> list[int]:
+    """Cut the widest columns until all fit in `room`, none below `NARROWEST`."""
+    cut = list(widths)
+    excess = sum(cut) - room
+    while excess > 0:
+        widest = max(range(len(cut)), key=cut.__getitem__)
+        # Down to the second widest at once, so that the loop is short for any width.
+        next_widest = max((w for i, w in enumerate(cut) if i != widest), default=0)
+        floor = max(NARROWEST, min(next_widest, cut[widest] - 1))
+        step = min(excess, cut[widest] - floor)
+        if step <= 0:
+            break
+        cut[widest] -= step
+        excess -= step
+    return cut
+
+
+def _is_numeric(values: Sequence[object]) -> bool:
+    known = [v for v in values if v is not None]
+    return bool(known) and all(
+        isinstance(v, int | float | Decimal) and not isinstance(v, bool) for v in known
+    )
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    return GAP.join(map(_fit, cells, widths, right)).rstrip()
+
+
+def _fit(text: str, width: int, to_right: bool) -> str:
+    length = cell_len(text)
+    if length > width:
+        return set_cell_size(text, width - 1) + "…"
+    pad = " " * (width - length)
+    return pad + text if to_right else text + pad

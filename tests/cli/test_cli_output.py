@@ -1,0 +1,190 @@
+"""Results on the command line: forms, files, terminals and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import json
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from covey.cli.output import Destination, Format, destination, distinct_names
+from covey.cli.table import NARROWEST, cell_text, render, shrink
+from covey.errors import InputError
+
+ROWS = pa.table(
+    {
+        "product": ["Lamp", None, "Krug für Öl"],
+        "n": [12, 3, None],
+        "share": [0.5, float("nan"), 0.25],
+        "labels": [["late", "broken"], [], None],
+        "day": [datetime.date(2026, 1, 2), None, None],
+        "total": pa.array([decimal.Decimal(7), None, None], pa.decimal128(38, 0)),
+    }
+)
+
+
+class Terminal(io.StringIO):
+    """Standard output that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_table_aligns_columns_and_writes_sql_words() -> None:
+    text = render(
+        ["product", "n", "ok"],
+        [("Lamp", 12, True), (None, 3, False), ("Rug", None, None)],
+        total_rows=3,
+        width=None,
+    )
+    assert text.splitlines() == [
+        "product     n  ok",
+        "-------  ----  -----",
+        "Lamp       12  true",
+        "NULL        3  false",
+        "Rug      NULL  NULL",
+    ]
+
+
+def test_a_table_of_no_rows_still_shows_its_columns() -> None:
+    assert render(["a", "b"], [], total_rows=0, width=80) == "a  b\n-  -"
+
+
+def test_rows_left_out_are_counted_with_the_way_to_get_them() -> None:
+    last = render(["a"], [(1,), (2,)], total_rows=12_345, width=None).splitlines()[-1]
+    assert last == "(2 of 12,345 rows shown; --format csv, json or parquet gives them all)"
+
+
+def test_documents_cannot_drive_the_terminal() -> None:
+    assert cell_text("a\nb\x1b[31m\tc") == "a b [31m c"
+
+
+@given(
+    st.lists(st.lists(st.text(max_size=60), min_size=3, max_size=3), max_size=6),
+    st.integers(min_value=40, max_value=200),
+)
+def test_no_line_is_wider_than_the_terminal(rows: list[list[str]], width: int) -> None:
+    text = render(["a", "b", "c"], rows, total_rows=len(rows), width=width)
+    assert max(cell_len(line) for line in text.split("\n")) <= width
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=8), st.integers(1, 400))
+def test_shrinking_never_grows_and_fits_when_it_can(widths: list[int], room: int) -> None:
+    cut = shrink(widths, room)
+    assert all(min(w, NARROWEST) <= c <= w for c, w in zip(cut, widths, strict=True))
+    if sum(min(w, NARROWEST) for w in widths) <= room:
+        assert sum(cut) <= room
+
+
+def test_csv_reads_back(tmp_path: Path) -> None:
+    Destination(Format.CSV, tmp_path / "r.csv").write(ROWS)
+    back = pyarrow.csv.read_csv(tmp_path / "r.csv")
+    assert back.column_names == ROWS.column_names
+    assert back["product"].to_pylist() == ["Lamp", "", "Krug für Öl"]
+    assert back["labels"].to_pylist() == ["[late, broken]", "[]", ""]
+
+
+def test_json_is_valid_and_one_row_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    Destination(Format.JSON, path).write(ROWS)
+    text = path.read_text(encoding="utf-8")
+    assert json.loads(text, parse_constant=pytest.fail)[0] == {
+        "product": "Lamp",
+        "n": 12,
+        "share": 0.5,
+        "labels": ["late", "broken"],
+        "day": "2026-01-02",
+        "total": 7,
+    }
+    assert json.loads(text)[1]["share"] is None
+    assert len(text.splitlines()) == ROWS.num_rows + 2
+
+
+def test_json_of_no_rows_is_an_empty_array(tmp_path: Path) -> None:
+    Destination(Format.JSON, tmp_path / "r.json").write(ROWS.slice(0, 0))
+    assert json.loads((tmp_path / "r.json").read_text()) == []
+
+
+def test_parquet_keeps_values_and_types(tmp_path: Path) -> None:
+    Destination(Format.PARQUET, tmp_path / "r.parquet").write(ROWS)
+    back = pyarrow.parquet.read_table(tmp_path / "r.parquet")
+    assert back.schema == ROWS.schema
+    assert back.drop(["share"]).equals(ROWS.drop(["share"]))
+
+
+def test_a_second_column_of_one_name_is_kept_in_a_file(tmp_path: Path) -> None:
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    Destination(Format.JSON, tmp_path / "r.json").write(twice)
+    assert json.loads((tmp_path / "r.json").read_text()) == [{"a": 1, "a_1": 2}]
+
+
+@given(st.lists(st.sampled_from(["a", "a_1", "a_2", "b", "A"]), max_size=7))
+def test_distinct_names_are_distinct_and_keep_first_uses(names: list[str]) -> None:
+    distinct = distinct_names(names)
+    assert len(set(distinct)) == len(names)
+    assert all(new.startswith(old) for new, old in zip(distinct, names, strict=True))
+    for name in set(names):
+        assert distinct[names.index(name)] == name
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.parquet"
+    path.write_text("old")
+
+    def full(table: pa.Table, file: io.BufferedWriter) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setitem(sys.modules["covey.cli.output"].WRITERS, Format.PARQUET, full)
+    with pytest.raises(InputError, match="No space left on device"):
+        Destination(Format.PARQUET, path).write(ROWS)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("r.csv", Format.CSV), ("r.JSON", Format.JSON), ("r.parquet", Format.PARQUET),
+     ("r.txt", Format.TABLE)],
+)  # fmt: skip
+def test_the_suffix_of_the_file_chooses_the_form(tmp_path: Path, name: str, form: Format) -> None:
+    assert destination(None, tmp_path / name).format is form
+    assert destination(Format.CSV, tmp_path / name).format is Format.CSV
+
+
+def test_an_unclear_suffix_is_refused_with_the_mend(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Add --format csv, json, parquet or table"):
+        destination(None, tmp_path / "result.xlsx")
+
+
+def test_a_missing_folder_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        destination(None, tmp_path / "nowhere" / "r.csv")
+
+
+def test_a_folder_as_the_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a folder"):
+        destination(Format.CSV, tmp_path)
+
+
+def test_parquet_to_a_terminal_is_refused_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    with pytest.raises(InputError, match=r"--output FILE\.parquet"):
+        destination(Format.PARQUET, None)
+
+
+def test_parquet_to_a_pipe_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert destination(Format.PARQUET, None) == Destination(Format.PARQUET, None)
