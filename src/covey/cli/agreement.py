@@ -1,0 +1,75 @@
+"""How well a model's judgements agree with labels that people gave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Figures over the rows that have both an answer and a label; all in [0, 1].
+
+    Attributes:
+        rows: how many rows that is.
+        positive: share of rows labelled TRUE.
+        answered_true: share of rows answered TRUE.
+        accuracy: share of rows whose answer is the label.
+        majority: accuracy of giving every row the commoner label.
+        balanced: mean of the accuracies on the TRUE rows and on the FALSE rows;
+            0.5 is chance.
+        auc: probability that a TRUE row's margin is above a FALSE row's, ties half
+            (the area under the ROC curve); 0.5 is chance.
+    """
+
+    rows: int
+    positive: float
+    answered_true: float
+    accuracy: float
+    majority: float
+    balanced: float
+    auc: float
+
+
+def agreement(labels: Sequence[bool], margins: Sequence[float]) -> Agreement:
+    """Compare labels with margins; a margin above 0 is the answer TRUE.
+
+    Args:
+        labels: (n,) hand labels, both values present.
+        margins: (n,) log-odds of TRUE over FALSE, no NaN.
+
+    Raises:
+        ValueError: the lengths differ, or one of the two labels does not occur.
+    """
+    true = [m for m, label in zip(margins, labels, strict=True) if label]
+    false = [m for m, label in zip(margins, labels, strict=True) if not label]
+    if not true or not false:
+        raise ValueError("agreement needs rows of both labels")
+    hits = sum(m > 0 for m in true)
+    rejections = sum(m <= 0 for m in false)
+    rows = len(labels)
+    positive = len(true) / rows
+    return Agreement(
+        rows=rows,
+        positive=positive,
+        answered_true=(hits + len(false) - rejections) / rows,
+        accuracy=(hits + rejections) / rows,
+        majority=max(positive, 1 - positive),
+        balanced=(hits / len(true) + rejections / len(false)) / 2,
+        auc=_auc(true, false),
+    )
+
+
+def _auc(true: Sequence[float], false: Sequence[float]) -> float:
+    """Mann and Whitney's U over its largest value, from ranks; equal margins share a rank."""
+    ranked = sorted([(m, True) for m in true] + [(m, False) for m in false])
+    rank_sum = 0.0
+    start = 0
+    while start < len(ranked):
+        end = start
+        while end < len(ranked) and ranked[end][0] == ranked[start][0]:
+            end += 1
+        mean_rank = (start + 1 + end) / 2
+        rank_sum += mean_rank * sum(is_true for _, is_true in ranked[start:end])
+        start = end
+    return (rank_sum - len(true) * (len(true) + 1) / 2) / (len(true) * len(false))
