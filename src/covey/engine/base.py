@@ -5,8 +5,8 @@ from then on speaks in document ids. Within one query everything goes through a
 session, so that an engine sees all the prompts of the query and can share and
 drop prefixes as the plan allows.
 
-    with engine.session() as session:
-        ids = session.documents.add(texts)
+    with engine.session(documents) as session:
+        ids = documents.add(texts)
         ticket = session.submit(PromptBatch(question, ids[:, None]))
         for answers in session.run():      # more may be submitted while this runs
             ...
@@ -32,7 +32,7 @@ class PromptBatch:
 
     Attributes:
         question: what is asked.
-        documents: (n, question.arity) int64, ids in the session's `DocumentStore`.
+        documents: (n, question.arity) int64, ids in the `DocumentStore` of the session.
             A question of arity 0 has n == 1.
     """
 
@@ -88,7 +88,6 @@ class Counters:
 class EngineSession(Protocol):
     """One query's work. Leaving the `with` block frees all it held, also on failure."""
 
-    documents: DocumentStore
     counters: Counters
 
     def submit(self, batch: PromptBatch) -> int:
@@ -115,8 +114,11 @@ class Engine(Protocol):
     name: str
     fingerprint: str
 
-    def session(self) -> EngineSession:
-        """Open a session. One session at a time is active on an engine."""
+    def session(self, documents: DocumentStore) -> EngineSession:
+        """Open a session over the documents of one query, to which more may be added.
+
+        One session at a time is active on an engine.
+        """
         ...
 
 

@@ -1,0 +1,5 @@
+"""Tools for testing queries without a model."""
+
+from covey.testing.planted import PlantedModel
+
+__all__ = ["PlantedModel"]

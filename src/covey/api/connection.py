@@ -1,0 +1,123 @@
+"""The way in: connect, register tables, make queries."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from os import PathLike
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+
+from covey.api.query import Query
+from covey.api.sources import register
+from covey.engine.base import Engine, ModelSource
+from covey.errors import InputError
+from covey.execution.progress import Progress, progress_for
+from covey.api.models import model_source
+
+
+def connect(
+    model: str | PathLike[str] | ModelSource | None = None,
+    *,
+    database: str | PathLike[str] = ":memory:",
+    progress: bool | None = None,
+) -> Connection:
+    """Open a connection; nothing is loaded yet.
+
+    Args:
+        model: a known name (`covey models` lists them), the path of a GGUF file or of a
+            folder with safetensors, or a `covey.testing.PlantedModel`. None takes the
+            default of this machine.
+        database: a DuckDB database file; in memory unless given.
+        progress: show how far a query is; None shows it on a terminal only.
+
+    Raises:
+        InputError: the database cannot be opened.
+        ModelError: there is no such model.
+    """
+    return Connection(model_source(model), database, progress)
+
+
+class Connection:
+    """A DuckDB database and a model that is loaded when it is first needed.
+
+    Queries of one connection run one at a time, also from several threads.
+    """
+
+    def __init__(
+        self, model: ModelSource, database: str | PathLike[str], progress: bool | None
+    ) -> None:
+        try:
+            self._duckdb = duckdb.connect(str(database))
+        except duckdb.Error as error:
+            raise InputError(f"The database {database} cannot be opened: {error}") from None
+        self._duckdb.execute("SET errors_as_json = true")
+        # Otherwise a table name could be read as a variable of Covey's own code.
+        self._duckdb.execute("SET python_enable_replacements = false")
+        self._model = model
+        self._engine: Engine | None = None
+        self._show_progress = progress
+        self.lock = threading.RLock()
+        self.table_names = itertools.count()
+
+    @property
+    def duckdb(self) -> duckdb.DuckDBPyConnection:
+        """The DuckDB connection underneath."""
+        return self._duckdb
+
+    @property
+    def model_name(self) -> str:
+        return self._model.name
+
+    def register(self, name: str, data: Any) -> None:
+        """Make data known as a table; see `covey.api.sources.register`."""
+        with self.lock:
+            register(self._duckdb, name, data)
+
+    def sql(self, text: str) -> Query:
+        """A query; its text is checked now, it runs when a result is first asked for.
+
+        Raises:
+            QueryError: the text is wrong; nothing was asked of the model.
+        """
+        return Query(self, text)
+
+    def explain(self, text: str) -> str:
+        """What running the query would do; see `Query.explain`."""
+        return self.sql(text).explain()
+
+    def run(self, text: str) -> Query:
+        """Make a query and run it."""
+        return self.sql(text).run()
+
+    def engine(self) -> Engine:
+        """The loaded model.
+
+        Raises:
+            ModelError: it cannot be loaded.
+        """
+        if self._engine is None:
+            self._engine = self._model.open()
+        return self._engine
+
+    def new_progress(self) -> Progress:
+        return progress_for(sys.stderr, self._show_progress)
+
+    def close(self) -> None:
+        """Close the database and let the model go."""
+        self._engine = None
+        self._duckdb.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,89 @@
+"""The relational side: what execution asks of DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from covey.plan.nodes import Ask, DocumentColumn, Load, Step
+
+Ints = npt.NDArray[np.int64]
+
+
+class Attempt:
+    """Whether the work of a transaction is kept."""
+
+    def __init__(self) -> None:
+        self.kept = False
+
+    def keep(self) -> None:
+        self.kept = True
+
+
+class Relations:
+    """Runs the queries of one plan and owns its temporary tables.
+
+    Args:
+        connection: the connection that the plan was made on.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def fill(self, load: Load) -> int:
+        """Run a load step; return the number of rows."""
+        self._connection.execute(f"DELETE FROM {load.table}")
+        row = self._connection.execute(f"INSERT INTO {load.table} {load.query}").fetchone()
+        return int(row[0]) if row else 0
+
+    def row_ids(self, ask: Ask) -> list[Ints]:
+        """The row ids that an ask step needs: one array for each column of its demand."""
+        table = self._connection.execute(ask.demand).to_arrow_table()
+        # A row that an outer join filled with NULL has no row id.
+        return [column.cast(pa.int64()).fill_null(-1).to_numpy() for column in table.columns]
+
+    def count(self, table: str) -> int:
+        row = self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        return int(row[0]) if row else 0
+
+    def texts(self, column: DocumentColumn, rows: Ints) -> pa.ChunkedArray:
+        """The texts of some rows of a loaded source, in the order of `rows`."""
+        wanted = pa.table({"covey_row": rows, "covey_at": np.arange(len(rows))})
+        self._connection.register("covey_wanted", wanted)
+        alias = '"' + column.alias.replace('"', '""') + '"'
+        try:
+            return self._connection.execute(
+                f"SELECT {column.expression} AS text FROM {column.table} AS {alias} "
+                f"JOIN covey_wanted ON {alias}.rowid = covey_row ORDER BY covey_at"
+            ).to_arrow_table()["text"]
+        finally:
+            self._connection.unregister("covey_wanted")
+
+    def table(self, query: str) -> pa.Table:
+        return self._connection.execute(query).to_arrow_table()
+
+    @contextmanager
+    def attempt(self) -> Iterator[Attempt]:
+        """A transaction that is undone unless it is told to keep what it did."""
+        self._connection.begin()
+        attempt = Attempt()
+        try:
+            yield attempt
+        finally:
+            if attempt.kept:
+                self._connection.commit()
+            else:
+                self._connection.rollback()
+
+    def drop(self, steps: list[Step]) -> None:
+        """Drop the tables of the load steps."""
+        for step in steps:
+            if isinstance(step, Load):
+                self._connection.execute(f"DROP TABLE IF EXISTS {step.table}")
+
+

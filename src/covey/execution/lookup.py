@@ -1,0 +1,147 @@
+"""The SQL functions that stand in for AI calls: they look answers up.
+
+A look-up over texts notes what it cannot find, for the next round of demand
+iteration. A look-up over row ids belongs to a planned call, whose rows were asked
+ahead: what it cannot find is not needed, and it gives NULL.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from covey.execution.answers import Answers
+from covey.execution.readout import read_scores
+from covey.logical.calls import AICall
+from covey.prompts.documents import NULL_ID, DocumentStore
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class RowDocuments:
+    """The documents of one argument of a planned call.
+
+    Attributes:
+        key: which of the look-up's row ids it depends on.
+        ids: document id by row id; `NULL_ID` where the text is NULL or was never read.
+    """
+
+    key: int
+    ids: Ints
+
+    def of_rows(self, rows: Ints) -> Ints:
+        """Document ids of some rows, `NULL_ID` for a negative row id."""
+        if not len(self.ids):
+            return np.full(len(rows), NULL_ID)
+        return np.where(rows < 0, NULL_ID, self.ids[rows])
+
+
+class Lookups:
+    """Registers the look-ups of a query on its connection, and takes them off again.
+
+    Args:
+        connection: where the statement will run.
+        calls: the calls of the statement.
+        answers: where answers are found.
+        documents: where texts get their ids.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        answers: Answers,
+        documents: DocumentStore,
+    ) -> None:
+        self._connection = connection
+        self._answers = answers
+        self._documents = documents
+        self._missing: dict[int, list[Ints]] = {}
+        self._rows: dict[int, tuple[RowDocuments, ...]] = {}
+        self._names: list[str] = []
+        # DuckDB may call from several threads.
+        self._lock = threading.Lock()
+
+    def register(self, calls: list[AICall]) -> None:
+        """Make both look-ups of every call known to DuckDB."""
+        for call in calls:
+            self._create(call.text_lookup, self._by_text(call), call)
+            self._create(call.row_lookup, self._by_row(call), call)
+
+    def close(self) -> None:
+        for name in self._names:
+            self._connection.remove_function(name)
+        self._names.clear()
+
+    def set_rows(self, call: AICall, documents: tuple[RowDocuments, ...]) -> None:
+        """Give a planned call the documents of its arguments."""
+        self._rows[call.index] = documents
+
+    def take_missing(self, calls: list[AICall]) -> Iterator[tuple[AICall, Ints]]:
+        """What was looked up over texts without success since the last time, distinct.
+
+        Yields:
+            call and (n, arity) document ids.
+        """
+        missing, self._missing = self._missing, {}
+        for index, parts in missing.items():
+            yield calls[index], distinct_rows(np.concatenate(parts))
+
+    def _create(self, name: str, function: Callable[..., pa.Array], call: AICall) -> None:
+        self._connection.create_function(
+            name,
+            function,
+            return_type=call.reading.sql_type,
+            type="arrow",
+            null_handling="special",
+        )
+        self._names.append(name)
+
+    def _by_text(self, call: AICall) -> Callable[..., pa.Array]:
+        arity = call.question.arity
+
+        def look_up(*texts: pa.Array) -> pa.Array:
+            count = len(texts[0])
+            with self._lock:
+                ids = np.empty((count, arity), np.int64)
+                for i in range(arity):
+                    ids[:, i] = self._documents.add(texts[i])
+                return self._read(call, ids, note=True)
+
+        return look_up
+
+    def _by_row(self, call: AICall) -> Callable[..., pa.Array]:
+        def look_up(*row_ids: pa.Array) -> pa.Array:
+            with self._lock:
+                places = self._rows.get(call.index)
+                if places is None:
+                    # Not asked yet: this is DuckDB folding constants while it binds.
+                    nothing = np.full((len(row_ids[0]), call.question.width), np.nan)
+                    return read_scores(call, nothing)
+                rows = [r.fill_null(-1).to_numpy(zero_copy_only=False) for r in row_ids]
+                ids = np.empty((len(rows[0]), len(places)), np.int64)
+                for i, place in enumerate(places):
+                    ids[:, i] = place.of_rows(rows[place.key])
+                return self._read(call, ids, note=False)
+
+        return look_up
+
+    def _read(self, call: AICall, ids: Ints, note: bool) -> pa.Array:
+        present = (ids != NULL_ID).all(axis=1)
+        found, scores = self._answers.of(call.question).find(ids)
+        scores[~present] = np.nan
+        absent = present & ~found
+        if note and absent.any():
+            self._missing.setdefault(call.index, []).append(ids[absent])
+        return read_scores(call, scores)
+
+
+def distinct_rows(documents: Ints) -> Ints:
+    """The distinct rows of an (n, arity) array, n > 0; arity may be 0."""
+    return np.unique(documents, axis=0) if documents.shape[1] else documents[:1]

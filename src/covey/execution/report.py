@@ -1,0 +1,106 @@
+"""What a run did: kept while it runs, shown after it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from covey.engine.base import Counters
+
+# A report names every reason but not every row of a large failure.
+MAX_ERRORS_KEPT = 1000
+
+
+@dataclass(slots=True)
+class OperatorReport:
+    """One AI call of the text.
+
+    Attributes:
+        call: the call as written.
+        prompts: prompts asked for it; what an equal call asked before is not counted.
+        true: prompts answered TRUE (margin above the threshold), for AI.IF.
+        failed: prompts without an answer.
+        seconds: time spent asking.
+        how: "planned", or why it ran by demand iteration.
+    """
+
+    call: str
+    how: str
+    prompts: int = 0
+    true: int | None = None
+    failed: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """A prompt without an answer: the call, the start of each document, the reason."""
+
+    call: str
+    documents: tuple[str, ...]
+    reason: str
+
+
+@dataclass(slots=True)
+class Report:
+    """A finished run.
+
+    Attributes:
+        model: its name, None where no model was needed.
+        rows: rows of the result.
+        seconds: wall-clock time of the run, loading the model apart.
+        load_seconds: time to load the model, 0 where it was loaded before.
+        operators: one entry for each AI call.
+        counters: the engine's account.
+        errors: the first `MAX_ERRORS_KEPT` failed prompts.
+    """
+
+    model: str | None = None
+    rows: int = 0
+    seconds: float = 0.0
+    load_seconds: float = 0.0
+    operators: list[OperatorReport] = field(default_factory=list)
+    counters: Counters = field(default_factory=Counters)
+    errors: list[RowError] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain Python values."""
+        values = asdict(self)
+        values["counters"]["regret_tokens"] = self.counters.regret_tokens
+        values["counters"]["fill"] = self.counters.fill
+        return values
+
+    def __str__(self) -> str:
+        lines = [f"{self.rows:,} rows in {self.seconds:.1f} s"]
+        if self.model is not None:
+            loading = f", loaded in {self.load_seconds:.1f} s" if self.load_seconds else ""
+            lines.append(f"model {self.model}{loading}")
+        for operator in self.operators:
+            lines.append(_operator_line(operator))
+        if self.counters.prompts:
+            lines += _counter_lines(self.counters)
+        reasons: dict[str, int] = {}
+        for error in self.errors:
+            reasons[error.reason] = reasons.get(error.reason, 0) + 1
+        lines += [f"failed: {count:,} x {reason}" for reason, count in reasons.items()]
+        return "\n".join(lines)
+
+
+def _operator_line(operator: OperatorReport) -> str:
+    text = f"{operator.prompts:,} prompts"
+    if operator.true is not None and operator.prompts:
+        text += f", {operator.true:,} TRUE ({operator.true / operator.prompts:.0%})"
+    if operator.failed:
+        text += f", {operator.failed:,} failed"
+    return f"{operator.call}: {text}, {operator.how}"
+
+
+def _counter_lines(counters: Counters) -> list[str]:
+    seconds = counters.device_seconds
+    rate = f", {counters.fresh_tokens / seconds:,.0f} a second" if seconds > 0 else ""
+    return [
+        f"tokens: {counters.requested_tokens:,} requested, {counters.fresh_tokens:,} computed"
+        f"{rate}; minimum {counters.minimum_tokens:,}, KV regret {counters.regret_tokens:,}",
+        f"chunks: {counters.chunks:,}, {counters.fill:.0%} full; "
+        f"device {seconds:.1f} s, host {counters.host_seconds:.1f} s",
+    ]

@@ -1,0 +1,92 @@
+"""An AI call, understood: what is asked, of which expressions, read how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from covey.prompts.question import Question
+
+Span = tuple[int, int]
+
+
+class Reading(Enum):
+    """What a call makes of the model's answer, and its SQL type."""
+
+    TRUTH = "truth"
+    SCORE = "score"
+    MARGIN = "margin"
+    LABEL = "label"
+
+    @property
+    def sql_type(self) -> str:
+        return _SQL_TYPES[self]
+
+
+_SQL_TYPES = {
+    Reading.TRUTH: "BOOLEAN",
+    Reading.SCORE: "DOUBLE",
+    Reading.MARGIN: "DOUBLE",
+    Reading.LABEL: "VARCHAR",
+}
+
+
+class OnError(Enum):
+    """What a row becomes that the model could not answer."""
+
+    NULL = "null"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """Options of one call, with the defaults of the design.
+
+    Attributes:
+        selectivity: the user's word on the share of TRUE, in [0, 1].
+        threshold: P(TRUE) above which AI.IF is TRUE; None is one half.
+        on_error: what a failed row becomes.
+        max_error_ratio: largest share of failed prompts that the query survives.
+    """
+
+    selectivity: float | None = None
+    threshold: float | None = None
+    on_error: OnError = OnError.NULL
+    max_error_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AICall:
+    """One call in the text of a query.
+
+    Attributes:
+        index: 0, 1, 2 … in the order in which calls end in the text, so that a call in
+            another's argument has the smaller index.
+        name: the function, as messages call it.
+        reading: what it makes of the answer.
+        question: what is asked; equal questions over equal documents are asked once.
+        arguments: spans of the document expressions in the user's text, in the order
+            of the placeholders.
+        span: the whole call in the user's text.
+        name_span: the function's name in the user's text.
+        options: how it is asked.
+    """
+
+    index: int
+    name: str
+    reading: Reading
+    question: Question
+    arguments: tuple[Span, ...]
+    span: Span
+    name_span: Span
+    options: CallOptions
+
+    @property
+    def text_lookup(self) -> str:
+        """The SQL function that looks up its answers by the texts of its documents."""
+        return f"covey_{self.index}"
+
+    @property
+    def row_lookup(self) -> str:
+        """The SQL function that looks up its answers by row ids of loaded sources."""
+        return f"covey_rows_{self.index}"

@@ -1,0 +1,73 @@
+"""How much a plan will ask for, as far as DuckDB can say without the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import duckdb
+
+from covey.plan.nodes import Ask, Load, PhysicalPlan
+
+# Mean UTF-8 bytes of a token in English prose under the tokenizers of the known models.
+BYTES_A_TOKEN = 4.4
+# Rows looked at for the mean length of a document.
+SAMPLE_ROWS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class StepEstimate:
+    """What is known of one step before it runs.
+
+    Attributes:
+        rows: of a load its rows; of an ask the prompts, at most; None where it depends
+            on answers of the model.
+        tokens: mean tokens of a prompt's documents, for an ask.
+    """
+
+    rows: int | None = None
+    tokens: float | None = None
+
+
+def estimate(plan: PhysicalPlan, connection: duckdb.DuckDBPyConnection) -> list[StepEstimate]:
+    """An estimate for each step of the plan, in order."""
+    loads = {step.table: step for step in plan.steps if isinstance(step, Load)}
+    rows = {table: _count(load, connection) for table, load in loads.items()}
+    found = []
+    for step in plan.steps:
+        if isinstance(step, Load):
+            found.append(StepEstimate(rows[step.table]))
+        else:
+            found.append(_estimate_ask(step, loads, rows, connection))
+    return found
+
+
+def _count(load: Load, connection: duckdb.DuckDBPyConnection) -> int | None:
+    if "covey_" in load.query:
+        # It depends on answers, or on a table that is not filled yet.
+        return None
+    row = connection.execute(f"SELECT count(*) FROM ({load.query})").fetchone()
+    return int(row[0]) if row else None
+
+
+def _estimate_ask(
+    ask: Ask,
+    loads: dict[str, Load],
+    rows: dict[str, int | None],
+    connection: duckdb.DuckDBPyConnection,
+) -> StepEstimate:
+    tokens = 0.0
+    prompts: int | None = 1
+    for table in dict.fromkeys(column.table for column in ask.documents):
+        count = rows[table]
+        prompts = None if prompts is None or count is None else prompts * count
+    for column in ask.documents:
+        load = loads[column.table]
+        if rows[column.table] is None:
+            return StepEstimate(None, None)
+        alias = '"' + column.alias.replace('"', '""') + '"'
+        row = connection.execute(
+            f"SELECT avg(strlen({column.expression})) FROM "
+            f"(SELECT * FROM ({load.query}) LIMIT {SAMPLE_ROWS}) AS {alias}"
+        ).fetchone()
+        tokens += (row[0] or 0.0) / BYTES_A_TOKEN if row else 0.0
+    return StepEstimate(prompts, tokens)

@@ -1,0 +1,58 @@
+"""A physical plan as text that needs no prior knowledge to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from covey.plan.nodes import Ask, Load, PhysicalPlan
+
+
+class Estimate(Protocol):
+    """What the optimizer knows of one step; see `covey.optimizer.estimate`."""
+
+    @property
+    def rows(self) -> int | None: ...
+
+    @property
+    def tokens(self) -> float | None: ...
+
+
+def explain(plan: PhysicalPlan, estimates: Sequence[Estimate]) -> str:
+    """The steps of a plan, one paragraph each, and the calls that run on demand."""
+    lines = []
+    for number, (step, known) in enumerate(zip(plan.steps, estimates, strict=True), 1):
+        lines += _load(number, step, known) if isinstance(step, Load) else _ask(number, step, known)
+    for call in plan.calls:
+        if call.index in plan.on_demand:
+            lines.append(f"{len(lines) and ' ' or ''}on demand: {_one_line(_written(plan, call.span))}")
+            lines.append(f"    because {plan.on_demand[call.index]}")
+    lines.append("then DuckDB runs the rest" if plan.calls else "DuckDB runs all of it")
+    return "\n".join(lines)
+
+
+def _written(plan: PhysicalPlan, span: tuple[int, int]) -> str:
+    return plan.sql[slice(*span)]
+
+
+def _load(number: int, load: Load, known: Estimate) -> list[str]:
+    rows = "rows depend on earlier answers" if known.rows is None else f"{known.rows:,} rows"
+    lines = [f"{number}. load {load.alias}: {rows}"]
+    lines += [f"    where {_one_line(condition)}" for condition in load.pushed]
+    return lines
+
+
+def _ask(number: int, ask: Ask, known: Estimate) -> list[str]:
+    lines = [f"{number}. ask {_one_line(ask.condition)}"]
+    if known.rows is None or known.tokens is None:
+        lines.append("    prompts depend on earlier answers")
+    else:
+        tokens = known.rows * known.tokens
+        lines.append(
+            f"    at most {known.rows:,} prompts, about {tokens:,.0f} tokens of documents"
+        )
+    return lines
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

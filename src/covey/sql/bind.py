@@ -1,0 +1,131 @@
+"""Names and types as DuckDB sees them, and DuckDB's complaints at the user's place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import duckdb
+
+from covey.errors import QueryError
+from covey.sql.text import EditedText, OffsetMap, Span
+
+# What a statement can be that DuckDB refuses before it runs: mistakes of the query.
+MISTAKES = (
+    duckdb.ParserException,
+    duckdb.SyntaxException,
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.InvalidInputException,
+    duckdb.ConversionException,
+    duckdb.NotImplementedException,
+    duckdb.OutOfRangeException,
+    duckdb.IOException,
+    duckdb.HTTPException,
+    duckdb.PermissionException,
+)
+
+
+class Binder:
+    """Binds spans of one text on a DuckDB connection.
+
+    Args:
+        connection: DuckDB, with `errors_as_json` set.
+        edited: the user's text; what is bound is its edited form.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, edited: EditedText) -> None:
+        self._connection = connection
+        self.edited = edited
+
+    def has_function(self, name: str) -> bool:
+        """Whether DuckDB knows a function or macro of that name, schema included."""
+        schema, _, plain = name.rpartition(".")
+        query = (
+            "SELECT count(*) FROM duckdb_functions() WHERE lower(function_name) = lower(?)"
+            " AND (? = '' OR lower(schema_name) = lower(?))"
+        )
+        row = self._connection.execute(query, [plain, schema, schema]).fetchone()
+        return bool(row and row[0])
+
+    def constant(self, span: Span) -> Any:
+        """The value of a constant expression; None where it is not one.
+
+        It may be a subquery over tables, which is how label lists come from a column.
+        """
+        try:
+            row = self._connection.execute(f"SELECT ({self.edited.render(span)})").fetchone()
+        except duckdb.Error:
+            return None
+        return row[0] if row else None
+
+    def check(self, span: Span | None = None) -> None:
+        """Let DuckDB bind the edited text.
+
+        Raises:
+            QueryError: DuckDB refuses it; its words, at the place in the user's text.
+        """
+        text, offsets = self.edited.render_mapped(span)
+        try:
+            self._connection.execute(f"EXPLAIN {text}")
+        except MISTAKES as error:
+            raise mistake(error, text, len("EXPLAIN "), self.edited.text, offsets) from None
+
+    def create_empty(self, table: str, query: str) -> None:
+        """Create a temporary table with the columns of a query and no rows."""
+        self._connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM ({query}) LIMIT 0")
+
+    def columns(self, query: str) -> list[tuple[str, str]] | None:
+        """Names and types of the columns of a query; None where DuckDB refuses it."""
+        try:
+            rows = self._connection.execute(f"DESCRIBE {query}").fetchall()
+        except duckdb.Error:
+            return None
+        return [(str(row[0]), str(row[1])) for row in rows]
+
+
+def mistake(
+    error: duckdb.Error, ran: str, shift: int, sql: str, offsets: OffsetMap
+) -> QueryError:
+    """DuckDB's error as a `QueryError` at the place in the user's text.
+
+    Args:
+        error: what DuckDB raised, with `errors_as_json` set.
+        ran: the text that ran, without what stood before it.
+        shift: characters that stood before `ran`.
+        sql: the user's text.
+        offsets: from offsets in `ran` to offsets in `sql`.
+    """
+    reason, hint, place = read_error(error)
+    span = None
+    if place is not None and place[0] >= shift:
+        # DuckDB counts UTF-8 bytes.
+        raw = ran.encode()
+        start = len(raw[: place[0] - shift].decode(errors="ignore"))
+        length = len(raw[place[0] - shift : place[0] - shift + place[1]].decode(errors="ignore"))
+        begin = offsets.original(start)
+        span = (begin, max(begin + 1, offsets.original(start + length)))
+        if begin >= len(sql):
+            span = (max(0, len(sql) - 1), len(sql))
+    return QueryError(reason, sql=sql, span=span, hint=hint)
+
+
+def read_error(error: duckdb.Error) -> tuple[str, str | None, tuple[int, int] | None]:
+    """Reason, hint and (offset, length) in bytes of an error of DuckDB."""
+    text = str(error)
+    brace = text.find("{")
+    try:
+        fields = json.loads(text[brace:]) if brace >= 0 else {}
+    except ValueError:
+        fields = {}
+    message = str(fields.get("exception_message", text))
+    reason, _, rest = message.partition("\n")
+    place: tuple[int, int] | None = None
+    if "location" in fields:
+        offset, length = json.loads(fields["location"])
+        place = (int(offset), max(1, int(length)))
+    elif "position" in fields:
+        place = (int(fields["position"]), 1)
+    return reason.rstrip(".!"), rest.strip() or None, place
+
+

@@ -1,0 +1,149 @@
+"""Read an expression into the parts whose evaluation SQL lets one skip.
+
+AND, OR, NOT, CASE and COALESCE decide early; everything else needs all its operands.
+Precedence: OR binds weakest, then AND, then NOT.
+"""
+
+from __future__ import annotations
+
+from sqlglot.tokens import TokenType
+
+from covey.logical.blocks import Expr, Kind
+from covey.logical.calls import AICall
+from covey.sql.text import TokenList
+
+_QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
+
+
+def conjuncts(tokens: TokenList, first: int, last: int, calls: list[AICall]) -> list[Expr]:
+    """The conjuncts of a condition, brackets around conjunctions opened."""
+    root = read_expression(tokens, first, last, calls)
+    return _flatten(root)
+
+
+def _flatten(expr: Expr) -> list[Expr]:
+    if expr.kind is not Kind.AND:
+        return [expr]
+    return [leaf for part in expr.parts for leaf in _flatten(part)]
+
+
+def read_expression(tokens: TokenList, first: int, last: int, calls: list[AICall]) -> Expr:
+    """Read the token range [first, last), which must not be empty."""
+    return _Reader(tokens, calls).read(first, last)
+
+
+class _Reader:
+    def __init__(self, tokens: TokenList, calls: list[AICall]) -> None:
+        self.tokens = tokens
+        self.calls = calls
+
+    def read(self, first: int, last: int) -> Expr:
+        for word, kind in (("OR", Kind.OR), ("AND", Kind.AND)):
+            parts = self.split(first, last, word)
+            if len(parts) > 1 and all(a < b for a, b in parts):
+                return self.make(kind, first, last, [self.read(a, b) for a, b in parts])
+        if self.tokens[first].word == "NOT" and last - first > 1:
+            return self.make(Kind.NOT, first, last, [self.read(first + 1, last)])
+        return self.primary(first, last)
+
+    def primary(self, first: int, last: int) -> Expr:
+        tokens = self.tokens
+        if tokens[first].kind is TokenType.L_PAREN and tokens.partner[first] == last - 1:
+            inner_is_value = (
+                last - first > 2
+                and tokens[first + 1].word not in _QUERY_STARTS
+                and len(tokens.split(first + 1, last - 1, TokenType.COMMA)) == 1
+            )
+            if inner_is_value:
+                return self.read(first + 1, last - 1)
+        if tokens[first].word == "CASE" and tokens[last - 1].word == "END":
+            case = self.case(first, last)
+            if case is not None:
+                return case
+        opening = first + 1
+        if (
+            tokens[first].word == "COALESCE"
+            and opening < last
+            and tokens.is_open(opening)
+            and tokens.partner[opening] == last - 1
+            and last - first > 3
+        ):
+            parts = tokens.split(opening + 1, last - 1, TokenType.COMMA)
+            return self.make(Kind.COALESCE, first, last, [self.read(a, b) for a, b in parts])
+        return self.leaf(first, last)
+
+    def leaf(self, first: int, last: int) -> Expr:
+        """Operands of a leaf are read too: `CASE … END > 3` may still skip inside."""
+        parts = []
+        span = self.tokens.span(first, last)
+        if self.inside(span):
+            for i in self.tokens.top_level(first, last):
+                if not self.tokens.is_open(i) or self.is_call(i):
+                    continue
+                closing = self.tokens.partner[i]
+                if i + 1 < closing and self.tokens[i + 1].word not in _QUERY_STARTS:
+                    for a, b in self.tokens.split(i + 1, closing, TokenType.COMMA):
+                        if a < b and self.inside(self.tokens.span(a, b)):
+                            parts.append(self.read(a, b))
+        return Expr(Kind.LEAF, span, tuple(parts), self.inside(span))
+
+    def is_call(self, opening: int) -> bool:
+        """Whether the bracket holds the arguments of an AI call."""
+        end = self.tokens[opening - 1].end if opening else -1
+        return any(call.name_span[1] == end for call in self.calls)
+
+    def case(self, first: int, last: int) -> Expr | None:
+        """A searched CASE; None for `CASE x WHEN …`, which is read as a leaf."""
+        marks = [
+            i
+            for i, depth in self.case_depths(first, last)
+            if depth == 1 and self.tokens[i].word in ("WHEN", "THEN", "ELSE")
+        ]
+        if not marks or marks[0] != first + 1:
+            return None
+        ends = [*marks[1:], last - 1]
+        parts = [self.read(a + 1, b) for a, b in zip(marks, ends, strict=True) if a + 1 < b]
+        if len(parts) < len(marks):
+            return None
+        return self.make(Kind.CASE, first, last, parts)
+
+    def case_depths(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Top-level token indexes with the number of CASEs open around each."""
+        depth, depths = 0, []
+        for i in self.tokens.top_level(first, last):
+            after_dot = i > first and self.tokens[i - 1].kind is TokenType.DOT
+            word = "" if after_dot else self.tokens[i].word
+            if word == "CASE":
+                depth += 1
+            depths.append((i, depth))
+            if word == "END":
+                depth -= 1
+        return depths
+
+    def split(self, first: int, last: int, word: str) -> list[tuple[int, int]]:
+        """Ranges between the ANDs or ORs that belong to this level."""
+        parts, begin, between = [], first, 0
+        for i, depth in self.case_depths(first, last):
+            if depth:
+                continue
+            found = self.tokens[i].word
+            if found == "BETWEEN":
+                between += 1
+            elif found == "AND" and between:
+                between -= 1
+            elif found == word:
+                parts.append((begin, i))
+                begin = i + 1
+        parts.append((begin, last))
+        return parts
+
+    def make(self, kind: Kind, first: int, last: int, parts: list[Expr]) -> Expr:
+        span = self.tokens.span(first, last)
+        return Expr(kind, span, tuple(parts), self.inside(span))
+
+    def inside(self, span: tuple[int, int]) -> frozenset[int]:
+        return frozenset(
+            call.index
+            for call in self.calls
+            if span[0] <= call.span[0] and call.span[1] <= span[1]
+        )

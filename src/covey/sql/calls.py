@@ -1,0 +1,120 @@
+"""Find the AI calls in a text: where they stand and where their arguments stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot.tokens import TokenType
+
+from covey.errors import QueryError, UnsupportedError
+from covey.sql.functions import BY_SPELLING, Function, is_foreign, nearest_function
+from covey.sql.text import Span, TokenList
+
+_ARROWS = (TokenType.FARROW, TokenType.COLON_EQ)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument as written; `first` and `last` are a token range, end exclusive."""
+
+    name: str | None
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class RawCall:
+    """An AI call as written, not yet understood.
+
+    Attributes:
+        function: which function.
+        spelling: how it was written, upper case.
+        first, last: token range of the whole call, end exclusive.
+        name_span: character span of the function's name.
+        arguments: its arguments, in order.
+    """
+
+    function: Function
+    spelling: str
+    first: int
+    last: int
+    name_span: Span
+    arguments: tuple[Argument, ...]
+
+
+def find_calls(tokens: TokenList, known_to_duckdb: Callable[[str], bool]) -> list[RawCall]:
+    """Every AI call, inner calls before the calls whose arguments they are.
+
+    Args:
+        tokens: the user's text.
+        known_to_duckdb: says whether DuckDB has a function or macro of that name, so
+            that a user's own `ai_something` is left to DuckDB.
+
+    Raises:
+        QueryError: an AI function that nobody has; names the nearest.
+        UnsupportedError: an AI function of another vendor.
+    """
+    calls = []
+    for i in range(len(tokens)):
+        found = _name_at(tokens, i)
+        if found is None:
+            continue
+        spelling, opening = found
+        span = (tokens[i].start, tokens[opening - 1].end)
+        function = BY_SPELLING.get(spelling)
+        if function is None:
+            if not known_to_duckdb(spelling.lower()):
+                _refuse(spelling, span, tokens.text)
+            continue
+        closing = tokens.partner[opening]
+        arguments = tuple(_arguments(tokens, opening + 1, closing))
+        calls.append(RawCall(function, spelling, i, closing + 1, span, arguments))
+    # A call that ends earlier is either apart from or inside one that ends later.
+    return sorted(calls, key=lambda call: call.last)
+
+
+def _name_at(tokens: TokenList, i: int) -> tuple[str, int] | None:
+    """The AI function name that begins at token i, and the index of its bracket."""
+    word = tokens[i].word
+    if i and tokens[i - 1].kind is TokenType.DOT:
+        return None
+
+    def opens(index: int) -> bool:
+        return index < len(tokens) and tokens[index].kind is TokenType.L_PAREN
+
+    if word == "AI" and i + 2 < len(tokens) and tokens[i + 1].kind is TokenType.DOT:
+        name = tokens[i + 2].word
+        return (f"AI.{name}", i + 3) if name and opens(i + 3) else None
+    if opens(i + 1) and (word.startswith("AI_") or is_foreign(word)):
+        return word, i + 1
+    return None
+
+
+def _refuse(spelling: str, span: Span, sql: str) -> None:
+    if is_foreign(spelling):
+        raise UnsupportedError(
+            f"{spelling} is not supported",
+            sql=sql,
+            span=span,
+            hint="Covey has AI.IF, AI.SCORE, AI.MARGIN and AI.CLASSIFY.",
+        )
+    raise QueryError(
+        f"There is no AI function {spelling}",
+        sql=sql,
+        span=span,
+        hint=f"Did you mean {nearest_function(spelling)}?",
+    )
+
+
+def _arguments(tokens: TokenList, start: int, end: int) -> list[Argument]:
+    if start == end:
+        return []
+    arguments = []
+    for first, last in tokens.split(start, end, TokenType.COMMA):
+        named = last - first > 2 and tokens[first + 1].kind in _ARROWS
+        if named:
+            arguments.append(Argument(tokens[first].text.lower(), first + 2, last))
+        else:
+            arguments.append(Argument(None, first, last))
+    return arguments

@@ -1,0 +1,148 @@
+"""Ask only where the answer can still matter: SQL's three-valued logic as guards.
+
+A look-up inside `a OR (b AND ai)` is needed only where `a` is not TRUE and `b` is not
+FALSE. Each look-up is wrapped in CASE WHEN guard THEN look-up END for every sibling
+that is evaluated before it; DuckDB evaluates CASE lazily. Where a guard fails, the
+value of the look-up cannot change the value of the whole expression, so NULL will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from covey.logical.blocks import Expr, Kind
+from covey.logical.calls import AICall
+from covey.sql.text import EditedText
+
+
+class Context(Enum):
+    """Which values of an expression its surroundings can tell apart."""
+
+    TRUTH = "TRUE from the rest"
+    FALSITY = "FALSE from the rest"
+    VALUE = "all"
+
+    def negated(self) -> Context:
+        swap = {Context.TRUTH: Context.FALSITY, Context.FALSITY: Context.TRUTH}
+        return swap.get(self, Context.VALUE)
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A sibling that is evaluated first, and what must hold of it."""
+
+    expr: Expr
+    test: str
+
+
+class Guards:
+    """Guards of the calls of one block.
+
+    Args:
+        calls: all calls of the statement.
+        direct: the calls that belong to the block. A call inside a subquery is never
+            guarded from outside it: names could change their meaning.
+        order: sorts siblings that hold calls by the order in which they are asked.
+        edited: holds the bare look-up of every call as the edit of its span.
+    """
+
+    def __init__(
+        self,
+        calls: list[AICall],
+        direct: frozenset[int],
+        order: Callable[[Expr], tuple[float, ...]],
+        edited: EditedText,
+    ) -> None:
+        self._calls = calls
+        self._direct = direct
+        self._order = order
+        self._edited = edited
+
+    def of_parts(self, expr: Expr, context: Context) -> Iterable[tuple[Expr, list[Guard], Context]]:
+        """Each part with the guards its siblings put on it and its own context."""
+        parts = expr.parts
+        if expr.kind in (Kind.AND, Kind.OR):
+            yield from self._of_operands(expr, context)
+        elif expr.kind is Kind.NOT:
+            yield parts[0], [], context.negated()
+        elif expr.kind is Kind.CASE:
+            yield from _of_case(parts, context)
+        elif expr.kind is Kind.COALESCE:
+            for i, part in enumerate(parts):
+                yield part, [Guard(p, "IS NULL") for p in parts[:i]], Context.VALUE
+        else:
+            for part in parts:
+                yield part, [], Context.VALUE
+
+    def _of_operands(
+        self, expr: Expr, context: Context
+    ) -> Iterable[tuple[Expr, list[Guard], Context]]:
+        if expr.kind is Kind.AND:
+            test = "IS TRUE" if context is Context.TRUTH else "IS NOT FALSE"
+        else:
+            test = "IS FALSE" if context is Context.FALSITY else "IS NOT TRUE"
+        before: list[Guard] = []
+        for part in self.in_order(expr.parts):
+            yield part, list(before), context
+            before.append(Guard(part, test))
+
+    def in_order(self, parts: Iterable[Expr]) -> list[Expr]:
+        """Parts without calls first, as written, then the others as they are asked."""
+        parts = list(parts)
+        free = [part for part in parts if not part.calls]
+        return free + sorted((part for part in parts if part.calls), key=self._order)
+
+    def sequence(self, expr: Expr) -> list[int]:
+        """The calls inside `expr` in the order in which they are asked."""
+        found: list[int] = []
+        for part, _, _ in self.of_parts(expr, Context.VALUE):
+            found += self.sequence(part)
+        return found + sorted(expr.calls - set(found))
+
+    def path(self, expr: Expr, call: int, context: Context) -> list[Guard]:
+        """All guards between `expr` and one call inside it, outermost first."""
+        for part, guards, inner in self.of_parts(expr, context):
+            if call in part.calls:
+                return guards + self.path(part, call, inner)
+        return []
+
+    def wrap(self, expr: Expr, context: Context) -> dict[int, str]:
+        """The look-up of each direct call inside `expr`, under the guards inside `expr`."""
+        wrapped: dict[int, str] = {}
+        for part, guards, inner in self.of_parts(expr, context):
+            texts = self.wrap(part, inner)
+            for call in part.calls & self._direct:
+                bare = texts.get(call) or self._edited.render(self._calls[call].span)
+                wrapped[call] = nest([self.text(guard) for guard in guards], bare)
+        return wrapped
+
+    def text(self, guard: Guard) -> str:
+        """A guard as SQL; the calls inside it carry their own guards."""
+        kept = self._edited.snapshot()
+        for call, text in self.wrap(guard.expr, Context.VALUE).items():
+            self._edited.replace(self._calls[call].span, text)
+        rendered = self._edited.render(guard.expr.span)
+        self._edited.revert(kept)
+        return f"({rendered}) {guard.test}"
+
+
+def nest(guards: Iterable[str], lookup: str) -> str:
+    """`lookup` where every guard holds, else NULL; a guard is read only if those before hold."""
+    for guard in reversed(list(guards)):
+        lookup = f"CASE WHEN {guard} THEN {lookup} END"
+    return lookup
+
+
+def _of_case(
+    parts: tuple[Expr, ...], context: Context
+) -> Iterable[tuple[Expr, list[Guard], Context]]:
+    """CASE evaluates condition after condition, then one value."""
+    failed: list[Guard] = []
+    for condition, value in zip(parts[0::2], parts[1::2], strict=False):
+        yield condition, list(failed), Context.TRUTH
+        yield value, [*failed, Guard(condition, "IS TRUE")], context
+        failed.append(Guard(condition, "IS NOT TRUE"))
+    if len(parts) % 2:
+        yield parts[-1], failed, context

@@ -1,0 +1,129 @@
+"""Read the prompt argument of an AI call into a template and document expressions.
+
+Three forms: PROMPT('… {0} …', a), a tuple ('text ', a, ' text') in which braces are
+plain text, and a single expression, which is a document without a question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot.tokens import TokenType
+
+from covey.errors import QueryError
+from covey.prompts.template import escape_braces, parse_template
+from covey.sql.bind import Binder
+from covey.sql.text import Span, TokenList
+
+_TUPLE_NAMES = ("STRUCT", "ROW")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A template and the spans of the expressions that its placeholders stand for."""
+
+    template: str
+    arguments: tuple[Span, ...]
+
+
+def read_prompt(tokens: TokenList, first: int, last: int, binder: Binder) -> Prompt:
+    """Read the prompt in the token range [first, last).
+
+    Raises:
+        QueryError: a template that is no constant text, a placeholder without an
+            argument or an argument without a placeholder.
+    """
+    opening = _called(tokens, first, last)
+    if opening is not None and tokens[first].word == "PROMPT":
+        return _read_template(tokens, first, opening, binder)
+    if opening is not None and (opening == first or tokens[first].word in _TUPLE_NAMES):
+        fields = tokens.split(opening + 1, last - 1, TokenType.COMMA)
+        if len(fields) > 1 or opening != first:
+            return _read_tuple(tokens, fields)
+    text = _literal(tokens, first, last)
+    if text is not None:
+        return Prompt(escape_braces(text), ())
+    return Prompt("{0}", (tokens.span(first, last),))
+
+
+def _called(tokens: TokenList, first: int, last: int) -> int | None:
+    """Index of the bracket when the whole range is `(…)` or `name(…)`."""
+    for opening in (first, first + 1):
+        if (
+            opening < last
+            and tokens[opening].kind is TokenType.L_PAREN
+            and tokens.partner[opening] == last - 1
+        ):
+            return opening
+    return None
+
+
+def _literal(tokens: TokenList, first: int, last: int) -> str | None:
+    """The text of a range that is one plain string literal."""
+    if last - first == 1 and tokens[first].kind is TokenType.STRING:
+        return tokens[first].text
+    return None
+
+
+def _read_template(tokens: TokenList, first: int, opening: int, binder: Binder) -> Prompt:
+    closing = tokens.partner[opening]
+    if closing == opening + 1:
+        raise QueryError(
+            "PROMPT needs a text",
+            sql=tokens.text,
+            span=tokens.span(first, closing + 1),
+            hint="Write PROMPT('Is it urgent? {0}', t.body).",
+        )
+    (start, stop), *rest = tokens.split(opening + 1, closing, TokenType.COMMA)
+    span = tokens.span(start, stop)
+    template = _literal(tokens, start, stop)
+    if template is None:
+        value = binder.constant(span)
+        if not isinstance(value, str):
+            raise QueryError(
+                "The first argument of PROMPT must be a constant text",
+                sql=tokens.text,
+                span=span,
+                hint="Write the question as a literal and put columns behind it: "
+                "PROMPT('Is it urgent? {0}', t.body).",
+            )
+        template = value
+    arguments = tuple(tokens.span(a, b) for a, b in rest)
+    _check_placeholders(tokens.text, template, span, arguments)
+    return Prompt(template, arguments)
+
+
+def _check_placeholders(
+    sql: str, template: str, template_span: Span, arguments: tuple[Span, ...]
+) -> None:
+    used = {piece for piece in parse_template(template) if isinstance(piece, int)}
+    for number in sorted(used):
+        if number >= len(arguments):
+            count = len(arguments)
+            behind = f"{count} argument{'' if count == 1 else 's'} follow{'s' * (count == 1)}"
+            raise QueryError(
+                f"The placeholder {{{number}}} has no argument: {behind} the text",
+                sql=sql,
+                span=template_span,
+                hint="Add the argument, or write {{ and }} for literal braces.",
+            )
+    for number, span in enumerate(arguments):
+        if number not in used:
+            raise QueryError(
+                f"This argument has no placeholder: the text has no {{{number}}}",
+                sql=sql,
+                span=span,
+                hint=f"Put {{{number}}} where it belongs, or remove the argument.",
+            )
+
+
+def _read_tuple(tokens: TokenList, fields: list[tuple[int, int]]) -> Prompt:
+    pieces, arguments = [], []
+    for first, last in fields:
+        text = _literal(tokens, first, last)
+        if text is not None:
+            pieces.append(escape_braces(text))
+        else:
+            pieces.append(f"{{{len(arguments)}}}")
+            arguments.append(tokens.span(first, last))
+    return Prompt("".join(pieces), tuple(arguments))

@@ -1,0 +1,224 @@
+"""SQL as text: tokens with exact places, and edits that leave the rest untouched.
+
+Covey never regenerates a user's SQL. It replaces spans of the text and hands the
+result to DuckDB, so that whatever DuckDB accepts arrives there letter for letter
+(docs/decisions/0001-splice-sql-text.md).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
+
+from covey.errors import QueryError
+
+Span = tuple[int, int]
+
+_OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
+_CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token; `start` and `end` are character offsets, end exclusive."""
+
+    kind: TokenType
+    text: str
+    start: int
+    end: int
+
+    @property
+    def word(self) -> str:
+        """The upper-cased text of a bare word, "" for quoted names and literals."""
+        if self.kind in (TokenType.IDENTIFIER, TokenType.STRING) or not self.text:
+            return ""
+        return self.text.upper() if self.text[0].isalpha() or self.text[0] == "_" else ""
+
+
+class TokenList(Sequence[Token]):
+    """The tokens of one text, with the partner of every bracket.
+
+    Raises:
+        QueryError: the text cannot be tokenised or its brackets do not match.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = _tokenize(text)
+        self.partner = self._match_brackets()
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return self.tokens[index]
+
+    def _match_brackets(self) -> dict[int, int]:
+        partner: dict[int, int] = {}
+        stack: list[int] = []
+        for i, token in enumerate(self.tokens):
+            if token.kind in _OPEN:
+                stack.append(i)
+            elif token.kind in _CLOSE:
+                if not stack:
+                    raise QueryError(
+                        "This bracket closes nothing",
+                        sql=self.text,
+                        span=(token.start, token.end),
+                        hint="Remove it, or open it before.",
+                    )
+                opened = stack.pop()
+                partner[opened], partner[i] = i, opened
+        if stack:
+            token = self.tokens[stack[-1]]
+            raise QueryError(
+                "This bracket is never closed",
+                sql=self.text,
+                span=(token.start, token.end),
+                hint="Close it.",
+            )
+        return partner
+
+    def is_open(self, index: int) -> bool:
+        return self.tokens[index].kind in _OPEN
+
+    def top_level(self, start: int, end: int) -> Iterable[int]:
+        """Indexes of the tokens in [start, end) that stand inside no further bracket.
+
+        An opening bracket is given, what it holds and its partner are not.
+        """
+        i = start
+        while i < end:
+            yield i
+            i = self.partner[i] + 1 if self.is_open(i) else i + 1
+
+    def split(self, start: int, end: int, kind: TokenType) -> list[tuple[int, int]]:
+        """Token ranges between the top-level separators of `kind` in [start, end)."""
+        parts, begin = [], start
+        for i in self.top_level(start, end):
+            if self.tokens[i].kind is kind:
+                parts.append((begin, i))
+                begin = i + 1
+        parts.append((begin, end))
+        return parts
+
+    def span(self, start: int, end: int) -> Span:
+        """Character span of the tokens [start, end), which must not be empty.
+
+        It reaches back to the token before, so that a prefix which the tokenizer
+        leaves out of a literal's place (the E of E'…') is not lost.
+        """
+        lower = self.tokens[start - 1].end if start else 0
+        text = self.text[lower : self.tokens[end - 1].end]
+        begin = self.tokens[start].start
+        if self.tokens[start].kind is TokenType.BYTE_STRING:
+            begin = lower + len(text) - len(text.lstrip())
+        return begin, self.tokens[end - 1].end
+
+
+def _tokenize(text: str) -> list[Token]:
+    try:
+        raw = sqlglot.tokenize(text, dialect="duckdb")
+    except SqlglotError as error:
+        reason = str(error).split("\n")[0]
+        raise QueryError(
+            f"The text cannot be read as SQL: {reason}",
+            hint="Look for a quote that is never closed.",
+        ) from None
+    return [Token(t.token_type, t.text, t.start, t.end + 1) for t in raw]
+
+
+class EditedText:
+    """A text and replacements of some of its spans.
+
+    An edit inside the span of another is used when the inner span is rendered
+    alone; where both are rendered, the outer one wins.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._edits: dict[Span, str] = {}
+
+    def replace(self, span: Span, new: str) -> None:
+        """Put `new` in the place of `span`; a second edit of one span replaces the first."""
+        self._edits[span] = new
+
+    def restore(self, span: Span) -> None:
+        """Take the edit of this very span back."""
+        self._edits.pop(span, None)
+
+    def snapshot(self) -> dict[Span, str]:
+        return dict(self._edits)
+
+    def revert(self, snapshot: dict[Span, str]) -> None:
+        self._edits = dict(snapshot)
+
+    def render(self, span: Span | None = None) -> str:
+        """The edited text of `span`, or of everything."""
+        return self.render_mapped(span)[0]
+
+    def render_inside(self, span: Span) -> str:
+        """The edited text of `span` without an edit of exactly that span."""
+        kept = self._edits.pop(span, None)
+        try:
+            return self.render(span)
+        finally:
+            if kept is not None:
+                self._edits[span] = kept
+
+    def render_mapped(self, span: Span | None = None) -> tuple[str, OffsetMap]:
+        """The edited text of `span` and the map from its offsets to the original's."""
+        begin, end = span if span is not None else (0, len(self.text))
+        inside = [s for s in self._edits if begin <= s[0] and s[1] <= end]
+        # Outermost first at each place: earlier start, then the longer span.
+        inside.sort(key=lambda s: (s[0], -s[1]))
+        pieces: list[str] = []
+        marks = [(0, begin, True)]
+        length, at = 0, begin
+        for start, stop in inside:
+            if start < at:
+                continue
+            for piece, copied, origin in (
+                (self.text[at:start], True, at),
+                (self._edits[(start, stop)], False, start),
+            ):
+                marks.append((length, origin, copied))
+                pieces.append(piece)
+                length += len(piece)
+            at = stop
+        marks.append((length, at, True))
+        pieces.append(self.text[at:end])
+        return "".join(pieces), OffsetMap(marks)
+
+
+class OffsetMap:
+    """Where an offset of an edited text stood in the original.
+
+    Args:
+        marks: (offset in the edited text, offset in the original, whether the piece
+            that begins there was copied), ascending.
+    """
+
+    def __init__(self, marks: list[tuple[int, int, bool]]) -> None:
+        self._marks = marks
+        self._starts = [m[0] for m in marks]
+
+    def original(self, offset: int) -> int:
+        """An offset inside a replacement maps to the start of what it replaced."""
+        start, origin, copied = self._marks[bisect_right(self._starts, offset) - 1]
+        return origin + (offset - start if copied else 0)
+
+
+def quote_name(name: str) -> str:
+    """A name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_text(text: str) -> str:
+    """A text as an SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,165 @@
+"""A stand-in for a model whose answers a function gives: no tensors, real counters."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from covey.engine.base import Answers, Counters, PromptBatch
+from covey.errors import ModelError
+from covey.prompts.documents import DocumentStore
+from covey.prompts.question import Question, QuestionKind
+
+Answer = Callable[[str, tuple[str, ...]], float | None]
+LabelAnswer = Callable[[str, tuple[str, ...], tuple[str, ...]], int | None]
+
+# Answers are given back in pieces, as an engine does after each chunk.
+PROMPTS_A_CHUNK = 1024
+
+
+class PlantedModel:
+    """A model that answers as a function says.
+
+    Runs the whole planner and executor and reports the counters of a real engine. A
+    token is four bytes of UTF-8.
+
+        con = covey.connect(model=PlantedModel(lambda question, documents: 0.9))
+
+    Args:
+        answer: (question, documents) -> P(TRUE) in [0, 1], or None for a prompt that
+            fails. `question` is the template as written in the query, `documents` the
+            texts in argument order.
+        label: (question, labels, documents) -> index of the right label or None, for
+            AI.CLASSIFY. `question` is "" for a classification without a task text.
+
+    Attributes:
+        calls: every prompt asked so far, as (question, documents).
+    """
+
+    name = "planted"
+
+    def __init__(self, answer: Answer, label: LabelAnswer | None = None) -> None:
+        self._answer = answer
+        self._label = label
+        self.calls: list[tuple[str, tuple[str, ...]]] = []
+
+    @property
+    def fingerprint(self) -> str:
+        return f"planted-{id(self._answer):x}-{id(self._label):x}"
+
+    def open(self) -> Self:
+        """Nothing to load."""
+        return self
+
+    def session(self, documents: DocumentStore) -> PlantedSession:
+        """Open a session; see `covey.engine.base.Engine`."""
+        return PlantedSession(self, documents)
+
+    def scores(self, question: Question, documents: tuple[str, ...]) -> list[float] | None:
+        """The scores of one prompt; None where it fails."""
+        self.calls.append((question.template, documents))
+        if question.kind is QuestionKind.JUDGE:
+            p = self._answer(question.template, documents)
+            return None if p is None else [_logit(p)]
+        if self._label is None:
+            raise ModelError(
+                "This PlantedModel has no labels. Give it some: PlantedModel(answer, label)."
+            )
+        labels = tuple(label.text for label in question.labels)
+        chosen = self._label(question.template, labels, documents)
+        if chosen is None:
+            return None
+        if not 0 <= chosen < len(labels):
+            raise ModelError(
+                f"The label function gave {chosen}, but there are labels 0 to {len(labels) - 1}."
+            )
+        return [0.0 if i == chosen else -math.inf for i in range(len(labels))]
+
+
+def _logit(p: float) -> float:
+    if not 0.0 <= p <= 1.0:
+        raise ModelError(f"The answer function gave {p!r}, which is no number from 0 to 1.")
+    if p in (0.0, 1.0):
+        return -math.inf if p == 0.0 else math.inf
+    return math.log(p) - math.log1p(-p)
+
+
+class PlantedSession:
+    """See `covey.engine.base.EngineSession`."""
+
+    def __init__(self, model: PlantedModel, documents: DocumentStore) -> None:
+        self._model = model
+        self._documents = documents
+        self._queue: list[tuple[int, PromptBatch]] = []
+        self._tickets = 0
+        self.counters = Counters()
+
+    def submit(self, batch: PromptBatch) -> int:
+        self._tickets += 1
+        self._queue.append((self._tickets, batch))
+        return self._tickets
+
+    def run(self) -> Iterator[Answers]:
+        while self._queue:
+            ticket, batch = self._queue.pop(0)
+            for start in range(0, len(batch.documents), PROMPTS_A_CHUNK):
+                yield self._answer(ticket, batch, start)
+
+    def _answer(self, ticket: int, batch: PromptBatch, start: int) -> Answers:
+        started = time.perf_counter()
+        piece = batch.documents[start : start + PROMPTS_A_CHUNK]
+        scores = np.full((len(piece), batch.question.width), np.nan)
+        errors: dict[int, str] = {}
+        for i, row in enumerate(piece):
+            texts = tuple(self._documents.texts(row))
+            answer = self._model.scores(batch.question, texts)
+            if answer is None:
+                errors[start + i] = "the planted answer is None"
+            else:
+                scores[i] = answer
+        self._count(batch.question, piece, len(errors))
+        self.counters.host_seconds += time.perf_counter() - started
+        return Answers(ticket, np.arange(start, start + len(piece)), scores, errors)
+
+    def _count(self, question: Question, piece: npt.NDArray[np.int64], failed: int) -> None:
+        counters = self.counters
+        counters.prompts += len(piece)
+        counters.failed += failed
+        counters.chunks += 1
+        tail = _tokens(question.template)
+        lengths = np.array(
+            [[_tokens(t) for t in self._documents.texts(row)] for row in piece], np.int64
+        ).reshape(len(piece), question.arity)
+        counters.requested_tokens += int(lengths.sum()) + tail * len(piece)
+        if question.arity:
+            # The anchor is computed once, what follows it once a prompt.
+            _, first = np.unique(piece[:, question.anchor], return_index=True)
+            anchors = int(lengths[first, question.anchor].sum())
+            rest = int(np.delete(lengths, question.anchor, axis=1).sum())
+        else:
+            anchors = rest = 0
+        fresh = anchors + rest + tail * len(piece)
+        counters.fresh_tokens += fresh
+        counters.minimum_tokens += fresh
+        counters.chunk_capacity += fresh
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._queue.clear()
+
+
+def _tokens(text: str) -> int:
+    return (len(text.encode(errors="replace")) + 3) // 4
