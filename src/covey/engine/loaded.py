@@ -1,0 +1,130 @@
+"""A loaded model as an `Engine`."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+
+from covey.engine.base import Engine, EngineSession
+from covey.engine.readout import answer_tokens
+from covey.engine.runtime import Runtime
+from covey.engine.session import LocalSession
+from covey.errors import InputError, ModelError, RunError
+from covey.kernels.base import Geometry
+from covey.kernels.reference import ReferenceKernels
+from covey.models.checkpoint import open_checkpoint
+from covey.models.dense import DenseModel, load_weights
+from covey.models.files import ModelFiles
+from covey.models.rope import frequencies
+from covey.models.spec import ModelSpec, WeightDtype
+from covey.models.tokenizer import TextEncoder
+from covey.prompts.documents import DocumentStore
+from covey.prompts.layout import LAYOUTS, Layout
+
+_CPU_BUDGET = 1024  # new tokens a chunk: its activations stay in the caches
+_GPU_BUDGET = 16384
+
+
+class LoadedEngine:
+    """See `covey.engine.base.Engine`.
+
+    Args:
+        name: the model's name.
+        fingerprint: of everything that an answer depends on.
+        runtime: runs chunks.
+        spec: the model.
+        encoder: its tokenizer.
+        layout: how prompts are laid out.
+        budget: most new tokens of a chunk.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        fingerprint: str,
+        runtime: Runtime[Any],
+        spec: ModelSpec,
+        encoder: TextEncoder,
+        layout: Layout,
+        budget: int,
+    ) -> None:
+        self.name = name
+        self.fingerprint = fingerprint
+        self._runtime = runtime
+        self._spec = spec
+        self._encoder = encoder
+        self._layout = layout
+        self._budget = budget
+        self._busy = False
+
+    def session(self, documents: DocumentStore) -> EngineSession:
+        """See `Engine.session`; RunError while another session is open."""
+        if self._busy:
+            raise RunError(
+                f"{self.name} already runs a query. Wait for it, or connect a second time."
+            )
+        self._busy = True
+        return LocalSession(
+            documents,
+            self._runtime,
+            self._spec,
+            self._encoder,
+            self._layout,
+            self._budget,
+            self._release,
+        )
+
+    def _release(self) -> None:
+        self._busy = False
+
+
+def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -> Engine:
+    """Load a model's weights onto a device.
+
+    Args:
+        name: for reports.
+        files: the model on disk.
+        device: "cpu", "cuda", or None for the GPU where there is one.
+        layout: a name in `LAYOUTS`.
+
+    Raises:
+        ModelError: the files are damaged or the device cannot run them.
+        InputError: no such layout.
+    """
+    if layout not in LAYOUTS:
+        raise InputError(f"There is no prompt layout {layout!r}. Known: {', '.join(LAYOUTS)}.")
+    where = _device(device)
+    spec, encoder = files.spec, files.encoder
+    quantised = spec.weight_dtype is WeightDtype.FLOAT8
+    if quantised and where.type == "cpu":
+        raise ModelError(
+            f"{files.path} holds FP8 weights, which need a GPU. On a CPU use qwen3-0.6b, or the"
+            " BF16 or GGUF form of this model."
+        )
+    dtype = torch.float32 if where.type == "cpu" else torch.bfloat16
+    checkpoint = open_checkpoint(files)
+    geometry = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
+    kernels = ReferenceKernels(geometry, where, dtype, quantised)
+    model = DenseModel(spec, load_weights(spec, checkpoint, where, dtype), kernels)
+    identity = [checkpoint.fingerprint(), encoder.fingerprint, str(spec), layout, str(dtype)]
+    return LoadedEngine(
+        name,
+        hashlib.sha256("\n".join([*identity, where.type]).encode()).hexdigest(),
+        Runtime(model, answer_tokens(encoder), where),
+        spec,
+        encoder,
+        LAYOUTS[layout],
+        _CPU_BUDGET if where.type == "cpu" else _GPU_BUDGET,
+    )
+
+
+def _device(name: str | None) -> torch.device:
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name not in ("cpu", "cuda"):
+        raise ModelError(f"There is no device {name!r}. Known: cpu, cuda.")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ModelError("This machine has no CUDA device that torch can use. Use device='cpu'.")
+    return torch.device(name)

@@ -1,0 +1,221 @@
+"""The operations a model needs, whatever runs them.
+
+An implementation is made for one model's shape and one device. `kernels.reference` is
+the specification; the others must agree with it up to their rounding.
+
+Attention is over a tree. The new tokens of a chunk lie in depth-first order and
+`exits[k]` is one past the subtree of token k, so token i sees token k exactly when
+`k <= i < exits[k]`. Tokens of earlier chunks are read from spans of an arena. RoPE
+positions are depths in the tree, so a token's keys are the same wherever it is packed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """What the attention and norm kernels must know of a model.
+
+    Attributes:
+        heads, kv_heads, d_head: as in the model's spec.
+        norm_eps: epsilon of every RMS norm.
+        frequencies: (d_head / 2,) float32, rotary angle a position.
+    """
+
+    heads: int
+    kv_heads: int
+    d_head: int
+    norm_eps: float
+    frequencies: Tensor
+
+    @property
+    def scale(self) -> float:
+        """Factor on q·k."""
+        return float(self.d_head**-0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The new tokens of one forward pass, what they may see and what is kept of them.
+
+    Attributes:
+        tokens: (n,) int32 ids, depth-first.
+        depths: (n,) int32 position in the prompt, counting tokens in the arena.
+        exits: (n,) int32, one past each token's subtree within the chunk.
+        answers: (a,) int64 rows whose final state is read, increasing.
+        past_rows: (r, 2) int64, half-open ranges of rows.
+        past_slots: (r, 2) int64, half-open ranges of arena slots; every row of
+            past_rows[j] sees every slot of past_slots[j].
+        kept_rows: (m,) int64 rows whose keys and values go to the arena.
+        kept_slots: (m,) int64 where they go.
+    """
+
+    tokens: Int32
+    depths: Int32
+    exits: Int32
+    answers: Int64
+    past_rows: Int64
+    past_slots: Int64
+    kept_rows: Int64
+    kept_slots: Int64
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A linear layer's matrix.
+
+    Attributes:
+        values: (out, in); float8_e4m3fn where `scales` is given.
+        scales: (out / 128, in / 128) float32, a factor a block, or None.
+    """
+
+    values: Tensor
+    scales: Tensor | None = None
+
+    def rows(self, start: int, stop: int) -> Weight:
+        """Some output rows, views; multiples of 128 where there are scales."""
+        scales = None if self.scales is None else self.scales[start // 128 : -(-stop // 128)]
+        return Weight(self.values[start:stop], scales)
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """The input of a linear layer, quantised where the kernels multiply in FP8.
+
+    Attributes:
+        values: (n, width).
+        scales: (n, width / 128) float32, a factor a group, or None.
+    """
+
+    values: Tensor
+    scales: Tensor | None = None
+
+    def take(self, rows: Tensor) -> Activation:
+        """Some rows, copied."""
+        scales = None if self.scales is None else self.scales[rows]
+        return Activation(self.values[rows], scales)
+
+
+@dataclass(frozen=True, slots=True)
+class KvLayer:
+    """One layer of the arena: (slots, kv_heads, d_head) keys and values."""
+
+    k: Tensor
+    v: Tensor
+
+
+class AttentionPlan(Protocol):
+    """What an implementation derives from a chunk once, for all layers.
+
+    Attributes:
+        rows: (q,) int64 on the device, the chunk rows that ask; None for all.
+    """
+
+    @property
+    def rows(self) -> Tensor | None: ...
+
+
+Plan = TypeVar("Plan", bound=AttentionPlan)
+
+
+class Kernels(Protocol[Plan]):
+    """The operations of a dense decoder.
+
+    Attributes:
+        device: where all tensors lie.
+        dtype: of the residual stream, of linear outputs and of keys and values.
+        quantised: whether linear layers take FP8 weights and activations.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    quantised: bool
+
+    def plan(self, chunk: Chunk, rows: Int64 | None = None) -> Plan:
+        """Prepare attention of some rows of a chunk (all of them where None)."""
+        ...
+
+    def norm(
+        self, residual: Tensor, delta: Tensor | None, weight: Tensor
+    ) -> tuple[Tensor, Activation]:
+        """Add, then RMS norm.
+
+        Args:
+            residual: (n, hidden); may be overwritten.
+            delta: (n, hidden) to add first, or None.
+            weight: (hidden,).
+
+        Returns:
+            the sum, (n, hidden), and its norm, ready for `linear`.
+        """
+        ...
+
+    def linear(self, x: Activation, weight: Weight) -> Tensor:
+        """x @ weight.T: (n, in) by (out, in) gives (n, out)."""
+        ...
+
+    def rotate_and_store(
+        self,
+        q: Tensor,
+        k: Tensor,
+        norms: tuple[Tensor, Tensor] | None,
+        v: Tensor,
+        plan: Plan,
+        kv: KvLayer | None,
+    ) -> tuple[Tensor, Tensor]:
+        """QK norm, RoPE, and the keys and values of kept rows into the arena.
+
+        Args:
+            q: (q, heads, d_head), the rows of the plan.
+            k, v: (n, kv_heads, d_head), all rows of the chunk.
+            norms: two (d_head,) weights for queries and keys, or None.
+            kv: the layer's arena, None where the chunk neither reads nor keeps.
+
+        Returns:
+            q and k, rotated.
+        """
+        ...
+
+    def tree_attention(
+        self, q: Tensor, k: Tensor, v: Tensor, plan: Plan, kv: KvLayer | None
+    ) -> Activation:
+        """Attend each query to its ancestors and itself, in the arena and in the chunk.
+
+        Args: as `rotate_and_store` takes and returns them.
+
+        Returns:
+            (q, heads * d_head), ready for `linear`.
+        """
+        ...
+
+    def gate(self, gate_up: Tensor) -> Activation:
+        """silu(gate) * up: (n, 2 * ffn), gate first, gives (n, ffn), ready for `linear`."""
+        ...
+
+    def logits(
+        self, residual: Tensor, delta: Tensor | None, weight: Tensor, head: Tensor
+    ) -> Tensor:
+        """Final norm and output head.
+
+        Args:
+            residual, delta, weight: as for `norm`.
+            head: (rows, hidden), the rows of the output head that are wanted.
+
+        Returns:
+            (n, rows) float32.
+        """
+        ...

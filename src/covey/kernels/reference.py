@@ -1,0 +1,230 @@
+"""The specification: every operation in plain torch, on any device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from covey.kernels.base import Activation, Chunk, Geometry, Int64, KvLayer, Weight
+from covey.kernels.blocks import attention_blocks
+
+FP8_GROUP = 128
+_FP8_MAX = 448.0  # largest finite float8_e4m3fn
+_BLOCK_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class DenseCall:
+    """One call of scaled-dot-product attention; see `kernels.blocks.Block`.
+
+    Attributes:
+        queries: rows of q.
+        keys: rows of k and v, a slice where they are contiguous.
+        past: spans of the arena, before the keys.
+        mask: (queries, past + keys) additive, in the kernels' dtype, or None.
+        causal: lower-triangular.
+    """
+
+    queries: slice
+    keys: slice | Tensor
+    past: tuple[slice, ...]
+    mask: Tensor | None
+    causal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencePlan:
+    """A chunk, ready for all layers.
+
+    Attributes:
+        rows: (q,) int64, the asking rows, or None for all.
+        cos, sin: (n, 1, d_head) in float32, for every row of the chunk.
+        kept_rows, kept_slots: (m,) int64.
+        calls: the attention, cut into dense calls.
+    """
+
+    rows: Tensor | None
+    cos: Tensor
+    sin: Tensor
+    kept_rows: Tensor
+    kept_slots: Tensor
+    calls: tuple[DenseCall, ...]
+
+
+class ReferenceKernels:
+    """Plain torch. With `quantised`, linear layers round as FP8 hardware would.
+
+    Args:
+        geometry: the model's shape.
+        device: where everything lies.
+        dtype: of the residual stream, linear outputs, keys and values.
+        quantised: round the inputs of linear layers to FP8 in groups of 128.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        device: torch.device,
+        dtype: torch.dtype,
+        quantised: bool = False,
+    ) -> None:
+        self.device = device
+        self.dtype = dtype
+        self.quantised = quantised
+        self._geometry = geometry
+        self._frequencies = geometry.frequencies.to(device, torch.float32)
+
+    def plan(self, chunk: Chunk, rows: Int64 | None = None) -> ReferencePlan:
+        """See `Kernels.plan`."""
+        depths = torch.from_numpy(chunk.depths).to(self.device, torch.float32)
+        angles = torch.outer(depths, self._frequencies)
+        angles = torch.cat([angles, angles], dim=1)[:, None, :]
+        blocks = attention_blocks(chunk, rows, _BLOCK_ROWS)
+        calls = []
+        for block in blocks:
+            keys = block.keys
+            past = sum(stop - start for start, stop in block.past)
+            calls.append(
+                DenseCall(
+                    slice(*block.queries),
+                    slice(*keys) if isinstance(keys, tuple) else self._index(keys),
+                    tuple(slice(*span) for span in block.past),
+                    None if block.mask is None else self._additive(block.mask, past),
+                    block.causal,
+                )
+            )
+        return ReferencePlan(
+            None if rows is None else self._index(rows),
+            angles.cos(),
+            angles.sin(),
+            self._index(chunk.kept_rows),
+            self._index(chunk.kept_slots),
+            tuple(calls),
+        )
+
+    def norm(
+        self, residual: Tensor, delta: Tensor | None, weight: Tensor
+    ) -> tuple[Tensor, Activation]:
+        """See `Kernels.norm`."""
+        if delta is not None:
+            residual += delta
+        return residual, self._activation(self._rms(residual, weight))
+
+    def linear(self, x: Activation, weight: Weight) -> Tensor:
+        """See `Kernels.linear`."""
+        if weight.scales is None:
+            return F.linear(x.values, weight.values)
+        return F.linear(_widen_rows(x), _widen_blocks(weight)).to(self.dtype)
+
+    def rotate_and_store(
+        self,
+        q: Tensor,
+        k: Tensor,
+        norms: tuple[Tensor, Tensor] | None,
+        v: Tensor,
+        plan: ReferencePlan,
+        kv: KvLayer | None,
+    ) -> tuple[Tensor, Tensor]:
+        """See `Kernels.rotate_and_store`."""
+        if norms is not None:
+            q, k = self._rms(q, norms[0]), self._rms(k, norms[1])
+        k = _rotate(k, plan.cos, plan.sin)
+        if plan.rows is None:
+            q = _rotate(q, plan.cos, plan.sin)
+        else:
+            q = _rotate(q, plan.cos[plan.rows], plan.sin[plan.rows])
+        if kv is not None:
+            kv.k[plan.kept_slots] = k[plan.kept_rows]
+            kv.v[plan.kept_slots] = v[plan.kept_rows]
+        return q, k
+
+    def tree_attention(
+        self, q: Tensor, k: Tensor, v: Tensor, plan: ReferencePlan, kv: KvLayer | None
+    ) -> Activation:
+        """See `Kernels.tree_attention`."""
+        out = torch.empty_like(q)
+        for call in plan.calls:
+            found = F.scaled_dot_product_attention(
+                _heads_first(q[call.queries]),
+                _heads_first(_seen(k, None if kv is None else kv.k, call)),
+                _heads_first(_seen(v, None if kv is None else kv.v, call)),
+                attn_mask=call.mask,
+                is_causal=call.causal,
+                scale=self._geometry.scale,
+                enable_gqa=True,
+            )
+            out[call.queries] = found[0].transpose(0, 1)
+        return self._activation(out.flatten(1))
+
+    def gate(self, gate_up: Tensor) -> Activation:
+        """See `Kernels.gate`."""
+        gate, up = gate_up.chunk(2, dim=1)
+        return self._activation(F.silu(gate) * up)
+
+    def logits(
+        self, residual: Tensor, delta: Tensor | None, weight: Tensor, head: Tensor
+    ) -> Tensor:
+        """See `Kernels.logits`."""
+        if delta is not None:
+            residual = residual + delta
+        return self._rms(residual, weight).float() @ head.float().T
+
+    def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
+        wide = x.float()
+        inverse = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self._geometry.norm_eps)
+        return weight * (wide * inverse).to(x.dtype)
+
+    def _activation(self, x: Tensor) -> Activation:
+        """The input of a linear layer; FP8 in groups of 128, each scaled to its maximum."""
+        if not self.quantised:
+            return Activation(x)
+        groups = x.float().view(len(x), -1, FP8_GROUP)
+        scales = groups.abs().amax(2).clamp(min=1e-10) / _FP8_MAX
+        values = (groups / scales[:, :, None]).to(torch.float8_e4m3fn)
+        return Activation(values.flatten(1), scales)
+
+    def _index(self, rows: Int64) -> Tensor:
+        return torch.from_numpy(rows).to(self.device)
+
+    def _additive(self, mask: object, past: int) -> Tensor:
+        seen = torch.as_tensor(mask)
+        bias = torch.zeros(seen.shape[0], past + seen.shape[1], dtype=self.dtype)
+        bias[:, past:].masked_fill_(~seen, float("-inf"))
+        return bias.to(self.device)
+
+
+def _seen(new: Tensor, arena: Tensor | None, call: DenseCall) -> Tensor:
+    """The keys or values of one call: arena spans first, then rows of the chunk."""
+    own = new[call.keys]
+    if arena is None or not call.past:
+        return own
+    return torch.cat([*(arena[span] for span in call.past), own])
+
+
+def _heads_first(x: Tensor) -> Tensor:
+    """(rows, heads, d_head) as (1, heads, rows, d_head), a view."""
+    return x.transpose(0, 1)[None]
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """RoPE in the half-split form: dimension i turns with i + d_head / 2."""
+    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-second, first], dim=-1) * sin
+
+
+def _widen_rows(x: Activation) -> Tensor:
+    if x.scales is None:
+        return x.values.float()
+    return x.values.float() * x.scales.repeat_interleave(FP8_GROUP, 1)
+
+
+def _widen_blocks(weight: Weight) -> Tensor:
+    if weight.scales is None:
+        return weight.values.float()
+    wide = weight.scales.repeat_interleave(FP8_GROUP, 0).repeat_interleave(FP8_GROUP, 1)
+    rows, columns = weight.values.shape
+    return weight.values.float() * wide[:rows, :columns]

@@ -1,0 +1,70 @@
+"""A model on disk: one GGUF file, or a folder of safetensors. No torch here."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from covey.errors import ModelError
+from covey.models.config import spec_from_folder, spec_from_gguf
+from covey.models.gguf import GgufFile
+from covey.models.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from covey.models.tokenizer import TextEncoder
+
+
+class ModelFiles:
+    """What can be known of a model without loading its weights.
+
+    Args:
+        path: a .gguf file, or a folder with config.json, tokenizer.json and safetensors.
+
+    Raises:
+        ModelError: the path is neither.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.exists():
+            raise ModelError(f"{path} does not exist.")
+        if path.is_file() and path.suffix != ".gguf":
+            raise ModelError(
+                f"{path} is neither a .gguf file nor a model folder. Covey reads weights from"
+                " GGUF and safetensors only."
+            )
+
+    @cached_property
+    def gguf(self) -> GgufFile | None:
+        """The opened file, None for a folder."""
+        return GgufFile(self.path) if self.path.is_file() else None
+
+    @cached_property
+    def spec(self) -> ModelSpec:
+        """The model's shape; ModelError where it is damaged or of no known kind."""
+        file = self.gguf
+        return spec_from_folder(self.path) if file is None else spec_from_gguf(file)
+
+    @cached_property
+    def encoder(self) -> TextEncoder:
+        """The model's tokenizer; ModelError where it is damaged or of no known kind."""
+        # `import covey` must stay light; the tokenizer library is needed from here on.
+        from covey.models.tokenizer import encoder_from_file, encoder_from_gguf
+
+        file = self.gguf
+        if file is None:
+            return encoder_from_file(self.path / "tokenizer.json")
+        model = file.get("tokenizer.ggml.model", str)
+        if model != "gpt2":
+            raise ModelError(
+                f"{self.path} holds a {model!r} tokenizer; Covey builds byte-level BPE ('gpt2')"
+                " from GGUF. Use the model's safetensors folder."
+            )
+        return encoder_from_gguf(
+            file.get("tokenizer.ggml.tokens", list),
+            file.get("tokenizer.ggml.token_type", list),
+            file.get("tokenizer.ggml.merges", list),
+            file.get("tokenizer.ggml.pre", str),
+            self.path,
+        )

@@ -1,0 +1,139 @@
+"""Token ids in columns: one flat array and offsets, each document tokenised once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from covey.prompts.documents import DocumentStore
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+_BATCH = 4096  # documents encoded at a time: bounds the encoder's own copies
+
+
+class Encoder(Protocol):
+    """What tokenising needs of a model's tokenizer."""
+
+    def ids(self, text: str) -> list[int]:
+        """Token ids of one plain text."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> tuple[Int32, Int64]:
+        """Flat int32 ids and (n + 1,) int64 offsets; UnicodeError on a lone surrogate."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Runs of token ids.
+
+    Attributes:
+        flat: (total,) int32.
+        offsets: (n + 1,) int64; run i is flat[offsets[i]:offsets[i + 1]].
+    """
+
+    flat: Int32
+    offsets: Int64
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Int64:
+        """(n,) int64."""
+        return np.diff(self.offsets)
+
+    def run(self, index: int) -> Int32:
+        """The ids of one run, a view."""
+        return self.flat[self.offsets[index] : self.offsets[index + 1]]
+
+
+def gather(flat: Int32, starts: Int64, lengths: Int64) -> Tokens:
+    """Copy runs of `flat`, in the order given, repeats allowed, without a loop."""
+    offsets = np.zeros(len(starts) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    source = np.arange(offsets[-1], dtype=np.int64)
+    source += np.repeat(starts - offsets[:-1], lengths)
+    return Tokens(flat[source], offsets)
+
+
+class DocumentTokens:
+    """The tokens of a store's documents, encoded when first asked for.
+
+    Attributes:
+        errors: document id -> why it cannot be tokenised.
+    """
+
+    def __init__(self, store: DocumentStore, encoder: Encoder) -> None:
+        self._store = store
+        self._encoder = encoder
+        self._flat = np.empty(1024, dtype=np.int32)
+        self._used = 0
+        self._starts = np.empty(0, dtype=np.int64)
+        self._lengths = np.empty(0, dtype=np.int64)
+        self.errors: dict[int, str] = {}
+
+    @property
+    def flat(self) -> Int32:
+        """All ids so far, a view that the next `ensure` may leave behind."""
+        return self._flat[: self._used]
+
+    def ensure(self, ids: Int64) -> None:
+        """Tokenise those documents among `ids` that are not yet."""
+        self._grow(len(self._store))
+        wanted = np.unique(ids)
+        missing = wanted[self._lengths[wanted] < 0]
+        for start in range(0, len(missing), _BATCH):
+            self._encode(missing[start : start + _BATCH])
+
+    def starts(self, ids: Int64) -> Int64:
+        """Where each document begins in `flat`; every id must have been ensured."""
+        return self._starts[ids]
+
+    def lengths(self, ids: Int64) -> Int64:
+        """Tokens of each document, 0 for one that cannot be tokenised."""
+        return self._lengths[ids]
+
+    def take(self, ids: Int64) -> Tokens:
+        """The documents' tokens, in the order given."""
+        self.ensure(ids)
+        return gather(self._flat, self._starts[ids], self._lengths[ids])
+
+    def _grow(self, count: int) -> None:
+        if count > len(self._starts):
+            more = max(count, 2 * len(self._starts)) - len(self._starts)
+            self._starts = np.concatenate([self._starts, np.zeros(more, dtype=np.int64)])
+            self._lengths = np.concatenate([self._lengths, np.full(more, -1, dtype=np.int64)])
+
+    def _encode(self, ids: Int64) -> None:
+        texts = self._store.texts(ids)
+        try:
+            flat, offsets = self._encoder.encode(texts)
+        except UnicodeError:
+            flat, offsets = self._encode_good(ids, texts)
+        self._starts[ids] = self._used + offsets[:-1]
+        self._lengths[ids] = np.diff(offsets)
+        end = self._used + len(flat)
+        if end > len(self._flat):
+            larger = np.empty(max(end, 2 * len(self._flat)), dtype=np.int32)
+            larger[: self._used] = self.flat
+            self._flat = larger
+        self._flat[self._used : end] = flat
+        self._used = end
+
+    def _encode_good(self, ids: Int64, texts: list[str]) -> tuple[Int32, Int64]:
+        """Encode what has an encoding; note why the rest has none."""
+        good = list(texts)
+        for i, text in enumerate(texts):
+            try:
+                text.encode()
+            except UnicodeError as error:
+                self.errors[int(ids[i])] = f"the text is not valid Unicode: {error}"
+                good[i] = ""
+        return self._encoder.encode(good)
