@@ -37,19 +37,15 @@ class Relations:
 
     def fill(self, load: Load) -> int:
         """Run a load step; return the number of rows."""
-        self._connection.execute(f"DELETE FROM {load.table}")
-        row = self._connection.execute(f"INSERT INTO {load.table} {load.query}").fetchone()
-        return int(row[0]) if row else 0
+        self._connection.execute(f"DELETE FROM {load.table}").fetchall()
+        rows = self._connection.execute(f"INSERT INTO {load.table} {load.query}").fetchall()
+        return int(rows[0][0])
 
     def row_ids(self, ask: Ask) -> list[Ints]:
         """The row ids that an ask step needs: one array for each column of its demand."""
-        table = self._connection.execute(ask.demand).to_arrow_table()
+        table = self.table(ask.demand)
         # A row that an outer join filled with NULL has no row id.
         return [column.cast(pa.int64()).fill_null(-1).to_numpy() for column in table.columns]
-
-    def count(self, table: str) -> int:
-        row = self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-        return int(row[0]) if row else 0
 
     def texts(self, column: DocumentColumn, rows: Ints) -> pa.ChunkedArray:
         """The texts of some rows of a loaded source, in the order of `rows`."""
@@ -57,15 +53,17 @@ class Relations:
         self._connection.register("covey_wanted", wanted)
         alias = '"' + column.alias.replace('"', '""') + '"'
         try:
-            return self._connection.execute(
+            return self.table(
                 f"SELECT {column.expression} AS text FROM {column.table} AS {alias} "
                 f"JOIN covey_wanted ON {alias}.rowid = covey_row ORDER BY covey_at"
-            ).to_arrow_table()["text"]
+            )["text"]
         finally:
             self._connection.unregister("covey_wanted")
 
     def table(self, query: str) -> pa.Table:
-        return self._connection.execute(query).to_arrow_table()
+        """The result of a query."""
+        relation = self._connection.sql(query)
+        return pa.table({}) if relation is None else relation.to_arrow_table()
 
     @contextmanager
     def attempt(self) -> Iterator[Attempt]:
@@ -84,6 +82,6 @@ class Relations:
         """Drop the tables of the load steps."""
         for step in steps:
             if isinstance(step, Load):
-                self._connection.execute(f"DROP TABLE IF EXISTS {step.table}")
+                self._connection.execute(f"DROP TABLE IF EXISTS {step.table}").fetchall()
 
 

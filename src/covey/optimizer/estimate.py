@@ -45,8 +45,8 @@ def _count(load: Load, connection: duckdb.DuckDBPyConnection) -> int | None:
     if "covey_" in load.query:
         # It depends on answers, or on a table that is not filled yet.
         return None
-    row = connection.execute(f"SELECT count(*) FROM ({load.query})").fetchone()
-    return int(row[0]) if row else None
+    rows = connection.execute(f"SELECT count(*) FROM ({load.query})").fetchall()
+    return int(rows[0][0])
 
 
 def _estimate_ask(
@@ -65,9 +65,9 @@ def _estimate_ask(
         if rows[column.table] is None:
             return StepEstimate(None, None)
         alias = '"' + column.alias.replace('"', '""') + '"'
-        row = connection.execute(
+        rows_read = connection.execute(
             f"SELECT avg(strlen({column.expression})) FROM "
             f"(SELECT * FROM ({load.query}) LIMIT {SAMPLE_ROWS}) AS {alias}"
-        ).fetchone()
-        tokens += (row[0] or 0.0) / BYTES_A_TOKEN if row else 0.0
+        ).fetchall()
+        tokens += (rows_read[0][0] or 0.0) / BYTES_A_TOKEN
     return StepEstimate(prompts, tokens)

@@ -20,6 +20,7 @@ from covey.logical.calls import AICall
 from covey.optimizer.order import ask_order
 from covey.plan.nodes import Ask, DocumentColumn, Load, PhysicalPlan, Step
 from covey.sql.guards import Context, Guards
+from covey.sql.hints import with_column_hint
 from covey.sql.lift import LiftedText
 from covey.sql.structure import NotPlanned, find_blocks, is_query, query_span
 from covey.sql.text import Span, quote_name
@@ -59,7 +60,10 @@ class _Planner:
         self.owner = {call.index: self._owner(call.span) for call in self.calls}
 
     def plan(self) -> PhysicalPlan:
-        self.binder.check()
+        try:
+            self.binder.check()
+        except QueryError as error:
+            raise with_column_hint(error, self.blocks, self.binder) from None
         for block in self.blocks:
             direct = frozenset(i for i, owner in self.owner.items() if owner is block)
             if direct:
@@ -109,10 +113,10 @@ class _Planner:
             block.conditions,
             frozenset[int]().union(*(c.calls for c in block.conditions)),
         )
-        texts = guards.wrap(where, Context.TRUTH) if len(block.conditions) > 0 else {}
-        for call, text in texts.items():
+        lookups = guards.wrap(where, Context.TRUTH)
+        for call, lookup in lookups.items():
             if call in calls:
-                self.edited.replace(self.calls[call].span, text)
+                self.edited.replace(self.calls[call].span, *lookup)
         try:
             self.binder.check()
         except QueryError:
@@ -240,12 +244,20 @@ class _BlockPlanner:
             self.guards.text(g) for g in self.guards.path(condition, call.index, Context.TRUTH)
         ]
         conditions = " AND ".join(f"({text})" for text in [*free, *earlier, *path])
-        columns = ", ".join(row_ids)
-        span = self.block.from_span
         return (
-            f"{self._with_clause()}SELECT DISTINCT {columns} FROM {self.edited.render(span)}"
+            f"{self._with_clause()}SELECT DISTINCT {', '.join(row_ids)} FROM {self._relations()}"
             + (f" WHERE {conditions}" if conditions else "")
         )
+
+    def _relations(self) -> str:
+        """FROM without the conditions of its ON clauses that need answers."""
+        kept = self.edited.snapshot()
+        for condition in self.block.conditions:
+            if condition not in self.free:
+                self.edited.replace(condition.span, "TRUE")
+        text = self.edited.render(self.block.from_span)
+        self.edited.revert(kept)
+        return text
 
     def _locate(self, call: AICall, span: Span) -> DocumentColumn:
         """The one source whose rows give this argument.

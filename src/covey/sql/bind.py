@@ -45,8 +45,8 @@ class Binder:
             "SELECT count(*) FROM duckdb_functions() WHERE lower(function_name) = lower(?)"
             " AND (? = '' OR lower(schema_name) = lower(?))"
         )
-        row = self._connection.execute(query, [plain, schema, schema]).fetchone()
-        return bool(row and row[0])
+        rows = self._connection.execute(query, [plain, schema, schema]).fetchall()
+        return bool(rows[0][0])
 
     def constant(self, span: Span) -> Any:
         """The value of a constant expression; None where it is not one.
@@ -54,10 +54,10 @@ class Binder:
         It may be a subquery over tables, which is how label lists come from a column.
         """
         try:
-            row = self._connection.execute(f"SELECT ({self.edited.render(span)})").fetchone()
-        except duckdb.Error:
+            rows = self._connection.execute(f"SELECT ({self.edited.render(span)})").fetchall()
+        except MISTAKES:
             return None
-        return row[0] if row else None
+        return rows[0][0] if rows else None
 
     def check(self, span: Span | None = None) -> None:
         """Let DuckDB bind the edited text.
@@ -67,19 +67,19 @@ class Binder:
         """
         text, offsets = self.edited.render_mapped(span)
         try:
-            self._connection.execute(f"EXPLAIN {text}")
+            self._connection.execute(f"EXPLAIN {text}").fetchall()
         except MISTAKES as error:
             raise mistake(error, text, len("EXPLAIN "), self.edited.text, offsets) from None
 
     def create_empty(self, table: str, query: str) -> None:
         """Create a temporary table with the columns of a query and no rows."""
-        self._connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM ({query}) LIMIT 0")
+        self._connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM ({query}) LIMIT 0").fetchall()
 
     def columns(self, query: str) -> list[tuple[str, str]] | None:
         """Names and types of the columns of a query; None where DuckDB refuses it."""
         try:
             rows = self._connection.execute(f"DESCRIBE {query}").fetchall()
-        except duckdb.Error:
+        except MISTAKES:
             return None
         return [(str(row[0]), str(row[1])) for row in rows]
 

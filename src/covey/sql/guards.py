@@ -14,7 +14,7 @@ from enum import Enum
 
 from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import AICall
-from covey.sql.text import EditedText
+from covey.sql.text import EditedText, Replacement
 
 
 class Context(Enum):
@@ -108,31 +108,30 @@ class Guards:
                 return guards + self.path(part, call, inner)
         return []
 
-    def wrap(self, expr: Expr, context: Context) -> dict[int, str]:
+    def wrap(self, expr: Expr, context: Context) -> dict[int, Replacement]:
         """The look-up of each direct call inside `expr`, under the guards inside `expr`."""
-        wrapped: dict[int, str] = {}
+        wrapped: dict[int, Replacement] = {}
         for part, guards, inner in self.of_parts(expr, context):
-            texts = self.wrap(part, inner)
+            lookups = self.wrap(part, inner)
             for call in part.calls & self._direct:
-                bare = texts.get(call) or self._edited.render(self._calls[call].span)
+                bare = lookups.get(call) or self._edited.replacement(self._calls[call].span)
                 wrapped[call] = nest([self.text(guard) for guard in guards], bare)
         return wrapped
 
     def text(self, guard: Guard) -> str:
         """A guard as SQL; the calls inside it carry their own guards."""
         kept = self._edited.snapshot()
-        for call, text in self.wrap(guard.expr, Context.VALUE).items():
-            self._edited.replace(self._calls[call].span, text)
+        for call, lookup in self.wrap(guard.expr, Context.VALUE).items():
+            self._edited.replace(self._calls[call].span, *lookup)
         rendered = self._edited.render(guard.expr.span)
         self._edited.revert(kept)
         return f"({rendered}) {guard.test}"
 
 
-def nest(guards: Iterable[str], lookup: str) -> str:
+def nest(guards: list[str], lookup: Replacement) -> Replacement:
     """`lookup` where every guard holds, else NULL; a guard is read only if those before hold."""
-    for guard in reversed(list(guards)):
-        lookup = f"CASE WHEN {guard} THEN {lookup} END"
-    return lookup
+    opening = "".join(f"CASE WHEN {guard} THEN " for guard in guards)
+    return (opening, *lookup, " END" * len(guards))
 
 
 def _of_case(

@@ -49,15 +49,17 @@ def lift(sql: str, connection: duckdb.DuckDBPyConnection) -> LiftedText:
     for raw in find_calls(tokens, binder.has_function):
         call = _read_call(raw, len(calls), tokens, binder)
         calls.append(call)
-        edited.replace(call.span, lookup_text(call, edited))
+        edited.replace(call.span, *_text_lookup(call))
     return LiftedText(tokens, edited, calls, binder)
 
 
-def lookup_text(call: AICall, edited: EditedText) -> str:
+def _text_lookup(call: AICall) -> list[str | Span]:
     """The look-up of a call over the texts of its documents."""
-    arguments = ", ".join(f"CAST(({edited.render(span)}) AS VARCHAR)" for span in call.arguments)
+    parts: list[str | Span] = [f"{call.text_lookup}("]
+    for number, span in enumerate(call.arguments):
+        parts += [", CAST((" if number else "CAST((", span, ") AS VARCHAR)"]
     # DuckDB tells a function how many rows it wants only through an argument.
-    return f"{call.text_lookup}({arguments or 'NULL'})"
+    return [*parts, ")"] if call.arguments else [*parts, "NULL)"]
 
 
 def _read_call(raw: RawCall, index: int, tokens: TokenList, binder: Binder) -> AICall:

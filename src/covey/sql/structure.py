@@ -15,7 +15,17 @@ from covey.logical.calls import AICall
 from covey.sql.boolean import conjuncts
 from covey.sql.text import Span, TokenList
 
-_CLAUSES = ("WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "USING")
+_CLAUSES = (
+    "WHERE",
+    "GROUP BY",
+    "HAVING",
+    "QUALIFY",
+    "WINDOW",
+    "ORDER BY",
+    "LIMIT",
+    "OFFSET",
+    "USING SAMPLE",
+)
 _SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
 _JOIN_PREFIXES = (
@@ -167,15 +177,10 @@ class _Finder:
             word = self.tokens[i].word
             if i > first and self.tokens[i - 1].kind is TokenType.DOT:
                 continue
-            after = self.tokens[i + 1].word if i + 1 < last else ""
+            if word == "USING" and i + 1 < last and self.tokens[i + 1].word == "SAMPLE":
+                word = "USING SAMPLE"
             if word == "SELECT" or (word == "FROM" and not self.distinct_from(i, first)):
                 marks.append((word, i))
-            elif word in ("GROUP", "ORDER"):
-                if after == "BY":
-                    marks.append((word, i))
-            elif word == "USING":
-                if after == "SAMPLE":
-                    marks.append((word, i))
             elif word in _CLAUSES:
                 marks.append((word, i))
         ends = [i for _, i in marks[1:]] + [last]

@@ -133,67 +133,78 @@ def _tokenize(text: str) -> list[Token]:
     return [Token(t.token_type, t.text, t.start, t.end + 1) for t in raw]
 
 
+# What stands in the place of a span: new text, and spans whose edited text is copied there.
+Replacement = Sequence[str | Span]
+
+
 class EditedText:
     """A text and replacements of some of its spans.
 
-    An edit inside the span of another is used when the inner span is rendered
-    alone; where both are rendered, the outer one wins.
+    An edit inside the span of another is used when the inner span is rendered alone
+    or copied by the outer one; where both are rendered, the outer one wins.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._edits: dict[Span, str] = {}
+        self._edits: dict[Span, Replacement] = {}
 
-    def replace(self, span: Span, new: str) -> None:
+    def replace(self, span: Span, *new: str | Span) -> None:
         """Put `new` in the place of `span`; a second edit of one span replaces the first."""
         self._edits[span] = new
 
-    def restore(self, span: Span) -> None:
-        """Take the edit of this very span back."""
-        self._edits.pop(span, None)
+    def replacement(self, span: Span) -> Replacement:
+        """What stands in the place of a span that was replaced."""
+        return self._edits[span]
 
-    def snapshot(self) -> dict[Span, str]:
+    def snapshot(self) -> dict[Span, Replacement]:
         return dict(self._edits)
 
-    def revert(self, snapshot: dict[Span, str]) -> None:
+    def revert(self, snapshot: dict[Span, Replacement]) -> None:
         self._edits = dict(snapshot)
 
     def render(self, span: Span | None = None) -> str:
         """The edited text of `span`, or of everything."""
         return self.render_mapped(span)[0]
 
-    def render_inside(self, span: Span) -> str:
-        """The edited text of `span` without an edit of exactly that span."""
-        kept = self._edits.pop(span, None)
-        try:
-            return self.render(span)
-        finally:
-            if kept is not None:
-                self._edits[span] = kept
-
     def render_mapped(self, span: Span | None = None) -> tuple[str, OffsetMap]:
         """The edited text of `span` and the map from its offsets to the original's."""
-        begin, end = span if span is not None else (0, len(self.text))
-        inside = [s for s in self._edits if begin <= s[0] and s[1] <= end]
+        writer = _Writer(self.text, self._edits)
+        writer.write(span if span is not None else (0, len(self.text)))
+        return "".join(writer.pieces), OffsetMap(writer.marks)
+
+
+class _Writer:
+    """Writes edited text and remembers where each piece came from."""
+
+    def __init__(self, text: str, edits: dict[Span, Replacement]) -> None:
+        self.text = text
+        self.edits = edits
+        self.pieces: list[str] = []
+        self.marks: list[tuple[int, int, bool]] = []
+        self.length = 0
+
+    def put(self, piece: str, origin: int, copied: bool) -> None:
+        self.marks.append((self.length, origin, copied))
+        self.pieces.append(piece)
+        self.length += len(piece)
+
+    def write(self, span: Span) -> None:
+        begin, end = span
+        inside = [s for s in self.edits if begin <= s[0] and s[1] <= end]
         # Outermost first at each place: earlier start, then the longer span.
         inside.sort(key=lambda s: (s[0], -s[1]))
-        pieces: list[str] = []
-        marks = [(0, begin, True)]
-        length, at = 0, begin
+        at = begin
         for start, stop in inside:
             if start < at:
                 continue
-            for piece, copied, origin in (
-                (self.text[at:start], True, at),
-                (self._edits[(start, stop)], False, start),
-            ):
-                marks.append((length, origin, copied))
-                pieces.append(piece)
-                length += len(piece)
+            self.put(self.text[at:start], at, True)
+            for part in self.edits[(start, stop)]:
+                if isinstance(part, str):
+                    self.put(part, start, False)
+                else:
+                    self.write(part)
             at = stop
-        marks.append((length, at, True))
-        pieces.append(self.text[at:end])
-        return "".join(pieces), OffsetMap(marks)
+        self.put(self.text[at:end], at, True)
 
 
 class OffsetMap:
