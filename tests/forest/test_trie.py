@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from brute import column, minimum_tokens
@@ -142,7 +144,7 @@ def test_many_runs_against_the_set_of_prefixes() -> None:
     lengths = rng.integers(0, 12, 70_000)  # more than one block of neighbours
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     flat = rng.geometric(0.4, offsets[-1]).astype(np.int32)
-    given_runs = [flat[a:b].tolist() for a, b in zip(offsets, offsets[1:], strict=False)]
+    given_runs = [flat[a:b].tolist() for a, b in pairwise(offsets)]
     trie = build_trie(column(given_runs))
     assert trie.size == minimum_tokens(given_runs)
     for row in rng.integers(0, len(given_runs), 200).tolist():

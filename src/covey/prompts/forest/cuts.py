@@ -118,7 +118,7 @@ def above(forest: Forest, begin: Int64, end: Int64) -> Above:
 
 def _chains(forest: Forest, node: Int64) -> tuple[Int64, Int64]:
     """(piece, node) for every node on the way from the root to each piece's node."""
-    pieces, nodes = [], []
+    pieces, nodes = [node[:0]], [node[:0]]
     piece = np.arange(len(node))
     while len(node):
         pieces.append(piece)

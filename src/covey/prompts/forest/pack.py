@@ -263,4 +263,5 @@ def _open_tokens(
     last = exits[at] == np.repeat((part.packed + part.length)[which], length)
     going = last & (positions[at] < np.repeat(limit[which], length))
     shift = np.repeat((part.packed - dense)[which], length)
-    return at[going] + shift[going]
+    open_tokens: Int64 = (at + shift)[going]
+    return open_tokens
