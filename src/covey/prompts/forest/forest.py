@@ -16,7 +16,7 @@ import numpy as np
 
 from covey.errors import InputError
 from covey.prompts.forest.minima import Minima
-from covey.prompts.forest.ragged import Int32, Int64, offsets_of
+from covey.prompts.forest.ragged import Int32, Int64, distinct, offsets_of
 from covey.prompts.forest.trie import Stream, Trie, stream_of
 
 
@@ -172,7 +172,7 @@ def ask_all(documents: Trie, suffixes: Trie, document_rows: Int64 | None = None)
     rows = documents.row_path if document_rows is None else documents.row_path[document_rows]
     tokens = int(documents.lengths[rows].sum()) * len(suffixes.row_path)
     tokens += suffixes.requested_tokens * len(rows)
-    hosts = np.unique(documents.path_node[rows])
+    hosts = distinct(documents.path_node[rows])
     return Forest(documents, suffixes, hosts, None, tokens)
 
 
@@ -186,7 +186,7 @@ def ask_pairs(documents: Trie, suffixes: Trie, document_rows: Int64, suffix_rows
     nodes, paths = documents.row_node[document_rows], suffixes.row_path[suffix_rows]
     tokens = documents.lengths[documents.row_path[document_rows]].sum()
     tokens += suffixes.lengths[paths].sum()
-    keys = np.unique(nodes * suffixes.paths + paths)
+    keys = distinct(nodes * suffixes.paths + paths)
     node, path = np.divmod(keys, suffixes.paths)
     first_of_host = np.ones(len(keys), dtype=np.bool_)
     first_of_host[1:] = node[1:] != node[:-1]

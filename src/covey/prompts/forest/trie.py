@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from covey.prompts.forest.minima import Minima
-from covey.prompts.forest.ragged import Int32, Int64, offsets_of, ranges
+from covey.prompts.forest.ragged import Int32, Int64, distinct, offsets_of, ranges
 from covey.prompts.tokens import Tokens
 
 _PAIRS = 1 << 16  # neighbours compared at a time
@@ -141,7 +141,7 @@ def trie_from_paths(
     forks = np.flatnonzero(shared)
     fork_name = minima.last_below(forks, shared[forks]) * stride + shared[forks]
     ends = np.arange(len(rows), dtype=np.int64) * stride + lengths
-    names = np.unique(np.concatenate([np.zeros(1, dtype=np.int64), fork_name, ends]))
+    names = distinct(np.concatenate([np.zeros(1, dtype=np.int64), fork_name, ends]))
     path, end_depth = names // stride, names % stride
     first = np.empty(len(names), dtype=np.bool_)
     first[0] = True
