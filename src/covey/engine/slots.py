@@ -1,0 +1,96 @@
+"""The free stretches of a fixed row of slots."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from covey.errors import RunError
+
+
+class Extent(NamedTuple):
+    """Slots start … start + length - 1."""
+
+    start: int
+    length: int
+
+
+class Slots:
+    """Best fit, lowest address first among equals; freed neighbours join at once.
+
+    Attributes:
+        capacity: slots in all.
+        free: slots in no one's hands.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.free = 0
+        self._by_size: list[tuple[int, int]] = []  # (length, start), ascending
+        self._length_at: dict[int, int] = {}  # start -> length
+        self._start_before: dict[int, int] = {}  # end -> start
+        if capacity:
+            self._add(0, capacity)
+
+    @property
+    def largest(self) -> int:
+        """The longest free stretch."""
+        return self._by_size[-1][0] if self._by_size else 0
+
+    @property
+    def holes(self) -> list[Extent]:
+        """The free stretches by address."""
+        return [Extent(*hole) for hole in sorted(self._length_at.items())]
+
+    def take(self, count: int) -> tuple[Extent, ...]:
+        """Take `count` slots: one stretch if any is long enough, else the longest ones.
+
+        Raises:
+            RunError: fewer than `count` slots are free; nothing was taken.
+        """
+        if not 0 < count <= self.free:
+            raise RunError(f"asked for {count} slots of the KV arena, {self.free} are free")
+        taken = []
+        while count:
+            at = bisect_left(self._by_size, (count, -1))
+            length, start = self._by_size[min(at, len(self._by_size) - 1)]
+            used = min(length, count)
+            self._remove(start, length)
+            if used < length:
+                self._add(start + used, length - used)
+            taken.append(Extent(start, used))
+            count -= used
+        return tuple(taken)
+
+    def give(self, extents: Iterable[Extent]) -> None:
+        """Return stretches that were taken.
+
+        Raises:
+            RunError: a stretch begins or ends in one that is free already.
+        """
+        for start, length in extents:
+            end = start + length
+            if start in self._length_at or end in self._start_before:
+                raise RunError(f"slots {start} to {end} of the KV arena were freed twice")
+            before = self._start_before.get(start)
+            after = self._length_at.get(end)
+            if before is not None:
+                self._remove(before, start - before)
+                start = before
+            if after is not None:
+                self._remove(end, after)
+                end += after
+            self._add(start, end - start)
+
+    def _add(self, start: int, length: int) -> None:
+        insort(self._by_size, (length, start))
+        self._length_at[start] = length
+        self._start_before[start + length] = start
+        self.free += length
+
+    def _remove(self, start: int, length: int) -> None:
+        del self._by_size[bisect_left(self._by_size, (length, start))]
+        del self._length_at[start]
+        del self._start_before[start + length]
+        self.free -= length

@@ -1,0 +1,367 @@
+"""Who owns each KV slot, and until when.
+
+Bookkeeping only; tensors live elsewhere. One slot is one token in all layers. A *span* is
+a forest node's slots: one stretch wherever the arena has one long enough, several where it
+has not, so that fragmentation never costs more than a longer list of stretches. A slot is
+*held* (an admitted path runs through it), *kept* (its span waits for children that are not
+admitted yet, or for a later operator) or *free*. After every public call
+
+    held + kept + free == capacity.
+
+**Admission.** Work enters as a path: the nodes from a resident span (or from nothing) down
+to a leaf. `admit` holds what is resident above it and reserves slots for all the rest, or
+does nothing. Only admitted paths hold slots, each has all it will ever need, and whatever
+is kept can be evicted, leaves first. Hence no path waits for another: when none is in
+flight every path that fits the arena is admitted, and one that never can fit is refused at
+once. There is no deadlock to detect.
+
+**Lifetime.** A span no admitted path runs through stays while `pending` children are still
+to run, or with `reuse` > 0, the probability that a later operator reads it; then it is
+freed at once, and so are ancestors that stayed only for it. While it stays it may be
+evicted (see `covey.engine.retention`), and leaves its plan to the span above, which will
+be read whenever it is: one more pending child if it had any, its reuse if that is higher.
+
+    admission = pool.admit(parent, [frame, body])      # None: try again after a `finish`
+    span = pool.place(admission, pending=3, key=node)  # frame, then body, top down
+    …                                                  # the chunk has run
+    pool.finish(admission)
+    pool.done(parent)                                  # one child fewer is pending
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+
+from covey.engine.residents import Admission, Span, family
+from covey.engine.retention import Retention
+from covey.engine.slots import Slots
+from covey.errors import InputError, RunError
+
+__all__ = ["Admission", "Span", "SpanPool"]
+
+
+class SpanPool:
+    """The slots of one arena.
+
+    Args:
+        capacity: slots.
+        retention: decides and counts evictions; this pool's alone.
+
+    Attributes:
+        held, kept: slots, as in the module's text.
+        reserved: slots promised to admissions; they are among the free and kept ones.
+        peak: the most slots that were held or kept at a time.
+        split: spans that had to be placed in several stretches.
+    """
+
+    def __init__(self, capacity: int, retention: Retention) -> None:
+        if capacity < 1:
+            raise InputError(f"a KV arena needs at least one slot, not {capacity}")
+        self.retention = retention
+        self.held = 0
+        self.kept = 0
+        self.reserved = 0
+        self.peak = 0
+        self.split = 0
+        self._slots = Slots(capacity)
+        self._spans: dict[int, Span] = {}
+        self._admissions: set[Admission] = set()
+        self._next = 0
+
+    @property
+    def capacity(self) -> int:
+        """Slots in all."""
+        return self._slots.capacity
+
+    @property
+    def free(self) -> int:
+        """Slots in no span."""
+        return self._slots.free
+
+    @property
+    def available(self) -> int:
+        """Slots that an admission could have now, evicting all that is kept."""
+        return self.free + self.kept - self.reserved
+
+    def spans(self) -> Iterator[Span]:
+        """The resident spans, oldest first."""
+        return iter(tuple(self._spans.values()))
+
+    def admit(self, parent: Span | None, lengths: Sequence[int]) -> Admission | None:
+        """Guarantee room for a path, to its leaf.
+
+        Args:
+            parent: the resident span that the path continues, None for none.
+            lengths: tokens of each node still to be placed, top down, each at least 1;
+                none to hold `parent` alone, for work that leaves nothing resident.
+
+        Returns:
+            The admission, or None where admitted paths hold too much for now. It is never
+            None while no other path is admitted.
+
+        Raises:
+            InputError: a length is less than 1.
+            RunError: the path is longer than the arena, or `parent` is not resident.
+        """
+        if any(length < 1 for length in lengths):
+            raise InputError(f"nodes hold at least one token, not {min(lengths)}")
+        above = 0
+        if parent is not None:
+            self._check_resident(parent)
+            above = parent.depth + parent.length
+        need = sum(lengths)
+        if above + need > self.capacity:
+            raise RunError(
+                f"a prompt of {above + need:,} tokens needs as many KV slots; the arena has "
+                f"{self.capacity:,}. Shorten the document or give the model more memory."
+            )
+        if parent is not None:
+            self._pin(parent)
+        if need > self.available:
+            if parent is not None:
+                self._unpin(parent)
+            return None
+        self.reserved += need
+        admission = Admission(parent, tuple(lengths))
+        self._admissions.add(admission)
+        return admission
+
+    def place(
+        self,
+        admission: Admission,
+        *,
+        pending: int = 0,
+        reuse: float = 0.0,
+        key: Hashable | None = None,
+    ) -> Span:
+        """Give the path's next node its slots, evicting what is kept if need be.
+
+        Args:
+            admission: active, with a node left to place.
+            pending: children of the node that will run, this path's own not counted.
+            reuse: probability in [0, 1] that a later operator reads the node.
+            key: recognises the node should it be evicted and come back.
+
+        Raises:
+            InputError: `pending` or `reuse` is out of range.
+            RunError: the admission is over, or its path is placed to the end.
+        """
+        _check_plan(pending, reuse)
+        self._check_active(admission)
+        if len(admission.placed) == len(admission.lengths):
+            raise RunError("the admitted path is placed to its end; admit a longer one")
+        length = admission.lengths[len(admission.placed)]
+        parent = admission.placed[-1] if admission.placed else admission.parent
+        while self.free < length:
+            self._evict_one()
+        extents = self._slots.take(length)
+        depth = parent.depth + parent.length if parent is not None else 0
+        span = Span(self._next, key, parent, depth, extents, length, pending, reuse, pins=1)
+        self._next += 1
+        self._spans[span.number] = span
+        if parent is not None:
+            parent.children[span.number] = span
+            parent.pins += 1  # by its held child; the admission already holds it
+        admission.placed.append(span)
+        self.reserved -= length
+        self.held += length
+        self.peak = max(self.peak, self.held + self.kept)
+        self.split += len(extents) > 1
+        self.retention.count_arrival(key, depth, length)
+        return span
+
+    def finish(self, admission: Admission) -> None:
+        """The path has run, or as much of it as ever will: hold it no longer.
+
+        Raises:
+            RunError: the admission is over.
+        """
+        self._close(admission)
+        for span in reversed(admission.placed):
+            self._unpin(span)
+        if admission.parent is not None:
+            self._unpin(admission.parent)
+
+    def cancel(self, admission: Admission) -> None:
+        """Take back a path whose keys and values were not, or only partly, computed.
+
+        Its spans are dropped, whatever was planned for them.
+
+        Raises:
+            RunError: the admission is over, or another path stands on its spans and has
+                to be cancelled or finished first.
+        """
+        self._check_active(admission)
+        for i, span in enumerate(admission.placed):
+            own = 2 if i + 1 < len(admission.placed) else 1
+            if span.pins > own:
+                raise RunError(
+                    f"span {span.number} of the cancelled path is held by another admission; "
+                    "cancel or finish that one first"
+                )
+        self._close(admission)
+        for span in reversed(admission.placed):
+            for below in family(span)[:0:-1]:  # kept children of a path that has finished
+                self._drop(below)
+            span.pending, span.reuse = 0, 0.0
+            self._unpin(span)
+        if admission.parent is not None:
+            self._unpin(admission.parent)
+
+    def done(self, span: Span, count: int = 1) -> None:
+        """`count` of its pending children have run, or never will.
+
+        Raises:
+            RunError: the span is not resident or has fewer pending children.
+        """
+        self._check_resident(span)
+        if not 0 <= count <= span.pending:
+            raise RunError(
+                f"span {span.number} has {span.pending} pending children, not {count} or more"
+            )
+        span.pending -= count
+        self._settle(span)
+
+    def plan(self, span: Span, *, pending: int | None = None, reuse: float | None = None) -> None:
+        """Change what is planned for a resident span; None leaves a number as it is.
+
+        Raises:
+            InputError: a number is out of range.
+            RunError: the span is not resident.
+        """
+        self._check_resident(span)
+        pending = span.pending if pending is None else pending
+        reuse = span.reuse if reuse is None else reuse
+        _check_plan(pending, reuse)
+        span.pending, span.reuse = pending, reuse
+        self._settle(span)
+
+    def rewind(self, span: Span) -> None:
+        """Drop a span and all resident spans below it at once, whatever was planned.
+
+        Raises:
+            RunError: it is not resident, or an admitted path runs through it.
+        """
+        self._check_resident(span)
+        if span.pins:
+            raise RunError(f"span {span.number} is held by an admission; finish or cancel it first")
+        parent = span.parent
+        for member in reversed(family(span)):
+            self._drop(member)
+        if parent is not None:
+            self._settle(parent)
+
+    def release_all(self) -> None:
+        """Free every slot and end every admission, also in the middle of a failure."""
+        for span in self._spans.values():
+            span.resident = False
+        for admission in self._admissions:
+            admission.active = False
+        self._spans.clear()
+        self._admissions.clear()
+        self._slots = Slots(self.capacity)
+        self.held = self.kept = self.reserved = 0
+        self.retention.forget()
+
+    def audit(self) -> None:
+        """Check the books against the spans; for tests and for an idle engine.
+
+        Raises:
+            RunError: names the first number that is wrong.
+        """
+        spans = list(self._spans.values())
+        facts = {
+            "held": (self.held, sum(s.length for s in spans if s.pins)),
+            "kept": (self.kept, sum(s.length for s in spans if not s.pins)),
+            "reserved": (self.reserved, sum(a.reserved for a in self._admissions)),
+            "capacity": (self.capacity, self.held + self.kept + self.free),
+            "on offer": (
+                len(self.retention),
+                sum(not s.pins and not s.children for s in spans),
+            ),
+        }
+        for name, (book, real) in facts.items():
+            if book != real:
+                raise RunError(f"KV accounting is off: {name} is {book}, the spans say {real}")
+
+    def _evict_one(self) -> None:
+        number = self.retention.least()
+        if number is None:
+            raise RunError("KV accounting is off: slots were promised that cannot be freed")
+        span = self._spans[number]
+        self.retention.count_eviction(span.key, span.length)
+        parent = span.parent
+        self._drop(span)
+        if parent is not None:
+            parent.pending += span.pending > 0  # it has to run again before its children
+            parent.reuse = max(parent.reuse, span.reuse)
+            self._settle(parent)
+
+    def _pin(self, span: Span) -> None:
+        """Hold a span and, if it was not held, all spans above it."""
+        above: Span | None = span
+        while above is not None:
+            above.pins += 1
+            if above.pins > 1:
+                return
+            self.kept -= above.length
+            self.held += above.length
+            self.retention.withdraw(above.number)
+            above = above.parent
+
+    def _unpin(self, span: Span) -> None:
+        """Take back one hold; spans no longer held are kept or freed."""
+        below: Span | None = span
+        while below is not None:
+            below.pins -= 1
+            if below.pins:
+                return
+            self.held -= below.length
+            self.kept += below.length
+            above = below.parent
+            self._settle(below)
+            below = above
+
+    def _settle(self, span: Span) -> None:
+        """Offer, or free, a span that nothing holds and nothing resident stands on."""
+        at: Span | None = span
+        while at is not None and not at.pins and not at.children:
+            if at.wanted:
+                probability = 1.0 if at.pending else at.reuse
+                value = self.retention.value(at.depth, at.length, probability)
+                self.retention.offer(at.number, value)
+                return
+            above = at.parent
+            self._drop(at)
+            at = above
+
+    def _drop(self, span: Span) -> None:
+        """Free a kept span without children."""
+        self._slots.give(span.extents)
+        self.kept -= span.length
+        span.resident = False
+        del self._spans[span.number]
+        self.retention.withdraw(span.number)
+        if span.parent is not None:
+            del span.parent.children[span.number]
+
+    def _close(self, admission: Admission) -> None:
+        self._check_active(admission)
+        self.reserved -= admission.reserved
+        admission.active = False
+        self._admissions.discard(admission)
+
+    def _check_active(self, admission: Admission) -> None:
+        if not admission.active or admission not in self._admissions:
+            raise RunError("the admission is finished or cancelled; admit the path again")
+
+    def _check_resident(self, span: Span) -> None:
+        if self._spans.get(span.number) is not span:
+            raise RunError(f"span {span.number} is not resident; admit its path again")
+
+
+def _check_plan(pending: int, reuse: float) -> None:
+    if pending < 0 or not 0.0 <= reuse <= 1.0:
+        raise InputError(
+            f"pending must be 0 or more and reuse within [0, 1], not {pending} and {reuse}"
+        )
