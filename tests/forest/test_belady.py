@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cache
 from itertools import combinations
 
-from belady import fresh_token_bound
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from forest.belady import fresh_token_bound
 
 
 def best_of_all(

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from brute import column, forest_minimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from covey.prompts.forest import (
     floor_cut,
     pack,
 )
+from forest.brute import column, forest_minimum
 
 token = st.integers(0, 2)
 document = st.lists(token, max_size=6)

@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from brute import column, minimum_tokens
 from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.prompts.forest import Trie, build_trie, concatenate, flatten
 from covey.prompts.forest.minima import Minima
 from covey.prompts.forest.trie import stream_of
+from forest.brute import column, minimum_tokens
 
 # Few distinct tokens, some alike in their low bytes, make forks at every depth.
 token = st.sampled_from([0, 1, 2, 256, 257, 65536, 2**31 - 1])
