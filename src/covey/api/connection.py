@@ -11,12 +11,12 @@ from typing import Any, Self
 
 import duckdb
 
+from covey.api.models import model_source
 from covey.api.query import Query
 from covey.api.sources import register
 from covey.engine.base import Engine, ModelSource
 from covey.errors import InputError
 from covey.execution.progress import Progress, progress_for
-from covey.api.models import model_source
 
 
 def connect(

@@ -79,9 +79,7 @@ class Query:
                     for call in plan.calls
                 ]
             )
-            asker = Asker(
-                connection.engine, documents, answers, report, connection.new_progress()
-            )
+            asker = Asker(connection.engine, documents, answers, report, connection.new_progress())
             relations = Relations(connection.duckdb)
             with asker:
                 runner = Runner(plan, relations, lookups, asker, documents, report)
@@ -90,7 +88,8 @@ class Query:
                 except duckdb.Error as error:
                     reason, hint, _ = read_error(error)
                     raise RunError(
-                        f"DuckDB could not finish the query: {reason}." + (f" {hint}" if hint else "")
+                        f"DuckDB could not finish the query: {reason}."
+                        + (f" {hint}" if hint else "")
                     ) from None
 
     @contextmanager
@@ -135,7 +134,8 @@ class Query:
     def df(self) -> pandas.DataFrame:
         """The result as a pandas frame, with DuckDB's conversions."""
         _needs("pandas")
-        return self._relation().df()
+        frame: pandas.DataFrame = self._relation().df()
+        return frame
 
     def pl(self) -> polars.DataFrame:
         """The result as a polars frame."""
@@ -158,5 +158,3 @@ def _needs(package: str) -> None:
 
     if find_spec(package) is None:
         raise InputError(f"This form of the result needs {package}: pip install {package}")
-
-

@@ -8,7 +8,6 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as pads
 
 from covey.errors import InputError
 from covey.sql.bind import read_error
@@ -39,7 +38,7 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, data: Any) -> Non
     elif isinstance(data, pa.RecordBatchReader):
         # A reader can be read once; a query may scan its sources several times.
         connection.register(name, data.read_all())
-    elif isinstance(data, pa.Table | pads.Dataset):
+    elif isinstance(data, pa.Table) or _is_dataset(data):
         connection.register(name, data)
     elif type(data).__module__.startswith("polars"):
         frame = data.collect() if hasattr(data, "collect") else data
@@ -51,6 +50,11 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, data: Any) -> Non
             f"Covey cannot read a {type(data).__name__} as table {name!r}. It reads pandas and "
             "polars frames, Arrow tables and datasets, paths and DuckDB relations."
         )
+
+
+def _is_dataset(data: Any) -> bool:
+    # Importing pyarrow.dataset takes a third of a second, and only its users need it.
+    return type(data).__module__ == "pyarrow._dataset"
 
 
 def _register_path(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:

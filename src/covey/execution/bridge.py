@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from covey.plan.nodes import Ask, DocumentColumn, Load, Step
+from covey.plan.nodes import FIRST_ROW, LAST_ROW, DocumentColumn, Load, Prune, Step
 
 Ints = npt.NDArray[np.int64]
 
@@ -41,11 +41,27 @@ class Relations:
         rows = self._connection.execute(f"INSERT INTO {load.table} {load.query}").fetchall()
         return int(rows[0][0])
 
-    def row_ids(self, ask: Ask) -> list[Ints]:
-        """The row ids that an ask step needs: one array for each column of its demand."""
-        table = self.table(ask.demand)
+    def row_ids(self, query: str) -> list[Ints]:
+        """The row ids that a query gives, one array for each of its columns."""
+        table = self.table(query)
         # A row that an outer join filled with NULL has no row id.
         return [column.cast(pa.int64()).fill_null(-1).to_numpy() for column in table.columns]
+
+    def set_batch(self, first: int, last: int) -> None:
+        """Confine demands to row ids from `first` to `last` of the batched source."""
+        self._connection.execute(f"SET VARIABLE {FIRST_ROW} = {first}").fetchall()
+        self._connection.execute(f"SET VARIABLE {LAST_ROW} = {last}").fetchall()
+
+    def prune(self, step: Prune) -> None:
+        """Delete the rows of a source that a query does not name."""
+        kept = self.table(step.query)
+        self._connection.register("covey_kept", kept.rename_columns(["covey_row"]))
+        try:
+            self._connection.execute(
+                f"DELETE FROM {step.table} WHERE rowid NOT IN (SELECT covey_row FROM covey_kept)"
+            ).fetchall()
+        finally:
+            self._connection.unregister("covey_kept")
 
     def texts(self, column: DocumentColumn, rows: Ints) -> pa.ChunkedArray:
         """The texts of some rows of a loaded source, in the order of `rows`."""
@@ -83,5 +99,3 @@ class Relations:
         for step in steps:
             if isinstance(step, Load):
                 self._connection.execute(f"DROP TABLE IF EXISTS {step.table}").fetchall()
-
-

@@ -15,6 +15,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from duckdb.func import ARROW, SPECIAL
 
 from covey.execution.answers import Answers
 from covey.execution.readout import read_scores
@@ -97,9 +98,12 @@ class Lookups:
         self._connection.create_function(
             name,
             function,
-            return_type=call.reading.sql_type,
-            type="arrow",
-            null_handling="special",
+            None,
+            call.reading.sql_type,
+            type=ARROW,
+            null_handling=SPECIAL,
+            # A constant look-up must be read for rows, not folded while DuckDB binds.
+            side_effects=call.constant,
         )
         self._names.append(name)
 

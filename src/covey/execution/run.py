@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -13,14 +14,18 @@ from covey.errors import RunError
 from covey.execution.ask import Asker
 from covey.execution.bridge import Relations
 from covey.execution.lookup import Ints, Lookups, RowDocuments, distinct_rows
+from covey.execution.partners import Partners
 from covey.execution.report import Report
-from covey.plan.nodes import Ask, DocumentColumn, Load, PhysicalPlan
+from covey.plan.nodes import Ask, DocumentColumn, Limit, Load, PhysicalPlan, Step
 from covey.prompts.documents import NULL_ID, DocumentStore
 
 # Each round answers all that the round before lacked, so that a statement settles after
 # as many rounds as its calls depend on one another. Only a statement that draws other
 # rows every time it runs does not.
 MAX_ROUNDS = 1000
+
+# Rows of the first batch under a LIMIT: fewer would leave a chunk almost empty.
+SMALLEST_BATCH = 16
 
 # Marks a row whose text has not been read.
 _UNREAD = -2
@@ -66,10 +71,7 @@ class Runner:
         """
         started = time.perf_counter()
         for step in self._plan.steps:
-            if isinstance(step, Load):
-                self._rows[step.table] = self._complete(lambda load=step: self._relations.fill(load))
-            else:
-                self._ask(step)
+            self._step(step)
         result = self._finish()
         self._report.rows = result.num_rows
         self._report.seconds = time.perf_counter() - started - self._report.load_seconds
@@ -78,10 +80,9 @@ class Runner:
     def _finish(self) -> pa.Table:
         plan = self._plan
         if not plan.effects:
-            return self._complete(lambda: self._relations.table(plan.final))
+            return self._complete(partial(self._relations.table, plan.final))
         if plan.rehearsal is not None:
-            rehearsal = plan.rehearsal
-            self._complete(lambda: self._relations.table(rehearsal))
+            self._complete(partial(self._relations.table, plan.rehearsal))
             return self._relations.table(plan.final)
         while True:
             with self._relations.attempt() as attempt:
@@ -108,9 +109,51 @@ class Runner:
             "CREATE TEMP TABLE … AS SELECT …, and query the table."
         )
 
+    def _step(self, step: Step) -> None:
+        if isinstance(step, Load):
+            self._rows[step.table] = self._complete(partial(self._relations.fill, step))
+        elif isinstance(step, Ask):
+            self._ask(step)
+        elif isinstance(step, Limit):
+            self._ask_until_enough(step)
+        else:
+            self._complete(partial(self._relations.prune, step))
+
+    def _ask_until_enough(self, step: Limit) -> None:
+        """Ask for batches of rows, each as large as all before it."""
+        total = self._rows[step.table]
+        start = 0
+        while start < total:
+            end = total
+            if step.enough is not None:
+                end = min(total, max(2 * start, step.needed, SMALLEST_BATCH))
+            self._relations.set_batch(start, end - 1)
+            for ask in step.asks:
+                self._ask(ask)
+            if step.enough is not None and self._count(step.enough) >= step.needed:
+                return
+            start = end
+
+    def _count(self, query: str) -> int:
+        return int(self._complete(partial(self._relations.table, query)).column(0)[0].as_py())
+
     def _ask(self, step: Ask) -> None:
+        rows = self._complete(partial(self._relations.row_ids, step.demand))
+        if step.stop is None or not len(rows[0]):
+            self._ask_rows(step, rows)
+            return
+        # The partners of a row are asked in rounds that double, so that at most twice as
+        # many are asked as the first match needed.
+        left = Partners(rows, step.stop.keys)
+        size = 1
+        while left.count:
+            self._ask_rows(step, left.take(size))
+            decided = self._complete(partial(self._relations.row_ids, step.stop.decided))
+            left.drop(decided)
+            size *= 2
+
+    def _ask_rows(self, step: Ask, rows: list[Ints]) -> None:
         call = self._plan.calls[step.call]
-        rows = self._complete(lambda: self._relations.row_ids(step))
         documents = np.empty((len(rows[0]), len(step.documents)), np.int64)
         places = []
         for i, (column, key) in enumerate(zip(step.documents, step.keys, strict=True)):

@@ -6,7 +6,6 @@ planned, which is always allowed: it runs by demand iteration.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -21,6 +20,7 @@ class Kind(Enum):
     NOT = "not"
     CASE = "case"
     COALESCE = "coalesce"
+    FILTER = "filter"
     LEAF = "leaf"
 
 
@@ -33,7 +33,8 @@ class Expr:
             parts (arguments of functions, operands) may themselves have some.
         span: its place.
         parts: operands of AND, OR, COALESCE; the operand of NOT; for CASE its
-            conditions and values in turn, then the ELSE value if there is one.
+            conditions and values in turn, then the ELSE value if there is one; for an
+            aggregate with FILTER the condition, then its arguments.
         calls: indexes of the AI calls inside it.
     """
 
@@ -58,35 +59,88 @@ class Source:
     has_alias: bool
 
 
+class JoinKind(Enum):
+    """How a source joins those before it in FROM."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A source of FROM after the first.
+
+    Attributes:
+        kind: CROSS and the comma count as INNER.
+        on: conjuncts of its ON; empty for USING and NATURAL.
+        end: where its text ends; the text of FROM up to here is a FROM of its own.
+        merges: whether USING or NATURAL gives columns of both sides one name.
+    """
+
+    kind: JoinKind
+    on: tuple[Expr, ...]
+    end: int
+    merges: bool
+
+
 @dataclass(slots=True)
 class Block:
-    """One SELECT with its FROM and WHERE.
+    """One SELECT and its clauses.
 
     Attributes:
         span: from SELECT (or FROM) to its end.
         scope: spans of the common table expressions it can see, outermost first.
         recursive: whether one of those WITH clauses is recursive.
+        alone: whether it is no operand of UNION, INTERSECT or EXCEPT.
+        top: whether its rows are the rows of the statement.
         sources: the entries of FROM, None where its form is not planned.
+        joins: one for each source after the first.
         reason: why it is not planned.
-        inner: all its joins are inner, cross or comma joins without NATURAL or USING.
-        conditions: conjuncts of WHERE, and of ON where `inner`.
+        where: conjuncts of WHERE.
+        unnamed: calls' output columns without an alias: where one would stand, and the
+            text as written.
+        outputs: every expression of the other clauses that holds a call, by keyword.
         from_span: what stands behind FROM.
-        clauses: span of every other clause by its keyword.
+        clauses: span of what stands behind each clause keyword.
     """
 
     span: Span
     scope: tuple[Span, ...]
     recursive: bool
+    alone: bool
+    top: bool
     sources: tuple[Source, ...] | None = None
+    joins: tuple[Join, ...] = ()
     reason: str = ""
-    inner: bool = False
-    conditions: tuple[Expr, ...] = ()
+    where: tuple[Expr, ...] = ()
+    outputs: dict[str, tuple[Expr, ...]] = field(default_factory=dict)
+    unnamed: list[tuple[int, str]] = field(default_factory=list)
     from_span: Span | None = None
     clauses: dict[str, Span] = field(default_factory=dict)
 
+    @property
+    def inner(self) -> bool:
+        """Whether all joins are inner joins that merge no columns."""
+        return all(join.kind is JoinKind.INNER and not join.merges for join in self.joins)
 
-def skippable(root: Expr) -> Iterator[Expr]:
-    """`root` and every expression inside it, outer before inner."""
-    yield root
-    for part in root.parts:
-        yield from skippable(part)
+    @property
+    def conditions(self) -> tuple[Expr, ...]:
+        """The conjuncts that a row of FROM must pass: WHERE, and ON where `inner`."""
+        on = [condition for join in self.joins for condition in join.on] if self.inner else []
+        return (*on, *self.where)
+
+    def keeps(self, number: int) -> bool:
+        """Whether no join fills the columns of source `number` with NULL.
+
+        Only then does a condition on that source alone commute with the joins.
+        """
+        joined_by = [join.kind for join in self.joins]
+        own = joined_by[number - 1] if number else JoinKind.INNER
+        later = joined_by[number:]
+        return own in (JoinKind.INNER, JoinKind.RIGHT) and not (
+            {JoinKind.RIGHT, JoinKind.FULL} & set(later)
+        )

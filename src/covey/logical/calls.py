@@ -69,6 +69,8 @@ class AICall:
             of the placeholders.
         span: the whole call in the user's text.
         name_span: the function's name in the user's text.
+        constant: whether its documents depend on no column, so that DuckDB would look
+            it up while it binds.
         options: how it is asked.
     """
 
@@ -79,6 +81,7 @@ class AICall:
     arguments: tuple[Span, ...]
     span: Span
     name_span: Span
+    constant: bool
     options: CallOptions
 
     @property

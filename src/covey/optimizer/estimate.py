@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from covey.plan.nodes import Ask, Load, PhysicalPlan
+from covey.plan.nodes import Ask, Limit, Load, PhysicalPlan
 
 # Mean UTF-8 bytes of a token in English prose under the tokenizers of the known models.
 BYTES_A_TOKEN = 4.4
@@ -36,8 +36,12 @@ def estimate(plan: PhysicalPlan, connection: duckdb.DuckDBPyConnection) -> list[
     for step in plan.steps:
         if isinstance(step, Load):
             found.append(StepEstimate(rows[step.table]))
-        else:
+        elif isinstance(step, Ask):
             found.append(_estimate_ask(step, loads, rows, connection))
+        elif isinstance(step, Limit):
+            found.append(_estimate_ask(step.asks[0], loads, rows, connection))
+        else:
+            found.append(StepEstimate())
     return found
 
 

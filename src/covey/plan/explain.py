@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from covey.plan.nodes import Ask, Load, PhysicalPlan
+from covey.plan.nodes import Ask, Limit, Load, PhysicalPlan
 
 
 class Estimate(Protocol):
@@ -22,17 +22,23 @@ def explain(plan: PhysicalPlan, estimates: Sequence[Estimate]) -> str:
     """The steps of a plan, one paragraph each, and the calls that run on demand."""
     lines = []
     for number, (step, known) in enumerate(zip(plan.steps, estimates, strict=True), 1):
-        lines += _load(number, step, known) if isinstance(step, Load) else _ask(number, step, known)
+        if isinstance(step, Load):
+            lines += _load(number, step, known)
+        elif isinstance(step, Ask):
+            lines += _ask(f"{number}. ask", step, known)
+        elif isinstance(step, Limit):
+            for ask in step.asks:
+                lines += _ask(f"{number}. ask", ask, known)
+            lines.append(f"    in batches, until {step.needed:,} rows are found")
+        else:
+            lines.append(f"{number}. keep only the rows that LIMIT lets through")
     for call in plan.calls:
         if call.index in plan.on_demand:
-            lines.append(f"{len(lines) and ' ' or ''}on demand: {_one_line(_written(plan, call.span))}")
+            written = _one_line(plan.sql[slice(*call.span)])
+            lines.append(f"on demand: {written}")
             lines.append(f"    because {plan.on_demand[call.index]}")
     lines.append("then DuckDB runs the rest" if plan.calls else "DuckDB runs all of it")
     return "\n".join(lines)
-
-
-def _written(plan: PhysicalPlan, span: tuple[int, int]) -> str:
-    return plan.sql[slice(*span)]
 
 
 def _load(number: int, load: Load, known: Estimate) -> list[str]:
@@ -42,15 +48,13 @@ def _load(number: int, load: Load, known: Estimate) -> list[str]:
     return lines
 
 
-def _ask(number: int, ask: Ask, known: Estimate) -> list[str]:
-    lines = [f"{number}. ask {_one_line(ask.condition)}"]
+def _ask(head: str, ask: Ask, known: Estimate) -> list[str]:
+    lines = [f"{head} {_one_line(ask.condition)}"]
     if known.rows is None or known.tokens is None:
         lines.append("    prompts depend on earlier answers")
     else:
         tokens = known.rows * known.tokens
-        lines.append(
-            f"    at most {known.rows:,} prompts, about {tokens:,.0f} tokens of documents"
-        )
+        lines.append(f"    at most {known.rows:,} prompts, about {tokens:,.0f} tokens of documents")
     return lines
 
 

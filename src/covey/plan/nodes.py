@@ -7,9 +7,14 @@ lacks an answer, is what makes the result exact.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from covey.logical.calls import AICall
+
+# DuckDB variables that hold the first and last row id of the batch of a `Limit` step.
+FIRST_ROW = "covey_first_row"
+LAST_ROW = "covey_last_row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,19 @@ class DocumentColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class Stop:
+    """When a row needs no more partners: EXISTS is decided by the first that matches.
+
+    Attributes:
+        keys: the first `keys` columns of the demand name the row that is decided.
+        decided: query for the rows that are, in the same columns.
+    """
+
+    keys: int
+    decided: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """Put the rows that need it through the model, one call of the text.
 
@@ -53,6 +71,7 @@ class Ask:
         keys: for each argument, the column of `demand` that holds its row id.
         demand: query whose columns are row ids of the loaded sources, distinct.
         condition: the call as the user wrote it.
+        stop: when the partners of a row need not all be asked.
     """
 
     call: int
@@ -60,9 +79,42 @@ class Ask:
     keys: tuple[int, ...]
     demand: str
     condition: str
+    stop: Stop | None = None
 
 
-Step = Load | Ask
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Ask batch by batch until LIMIT has enough rows.
+
+    Attributes:
+        asks: asked in order for each batch; their demands are confined to the row ids
+            from `FIRST_ROW` to `LAST_ROW` of `table`.
+        table: the source that is cut into batches.
+        enough: query for the number of result rows found so far, at most `needed`; None
+            where that is known only at the end, so that all rows are one batch.
+        needed: LIMIT plus OFFSET.
+    """
+
+    asks: tuple[Ask, ...]
+    table: str
+    enough: str | None
+    needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prune:
+    """Drop the rows of a loaded source that LIMIT keeps out of the result.
+
+    Attributes:
+        table: the source.
+        query: the row ids that stay.
+    """
+
+    table: str
+    query: str
+
+
+Step = Load | Ask | Limit | Prune
 
 
 @dataclass(slots=True)
@@ -88,7 +140,10 @@ class PhysicalPlan:
     rehearsal: str | None = None
     on_demand: dict[int, str] = field(default_factory=dict)
 
-    @property
-    def asks(self) -> dict[int, Ask]:
-        """The planned calls."""
-        return {step.call: step for step in self.steps if isinstance(step, Ask)}
+    def asks(self) -> Iterator[Ask]:
+        """Every ask, those inside other steps included."""
+        for step in self.steps:
+            if isinstance(step, Ask):
+                yield step
+            elif isinstance(step, Limit):
+                yield from step.asks

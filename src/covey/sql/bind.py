@@ -48,6 +48,14 @@ class Binder:
         rows = self._connection.execute(query, [plain, schema, schema]).fetchall()
         return bool(rows[0][0])
 
+    def any_aggregate(self, names: list[str]) -> bool:
+        """Whether one of the names is an aggregate function."""
+        query = (
+            "SELECT count(*) FROM duckdb_functions() WHERE function_type = 'aggregate'"
+            " AND list_contains(?, upper(function_name))"
+        )
+        return bool(self._connection.execute(query, [names]).fetchall()[0][0])
+
     def constant(self, span: Span) -> Any:
         """The value of a constant expression; None where it is not one.
 
@@ -73,7 +81,9 @@ class Binder:
 
     def create_empty(self, table: str, query: str) -> None:
         """Create a temporary table with the columns of a query and no rows."""
-        self._connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM ({query}) LIMIT 0").fetchall()
+        self._connection.execute(
+            f"CREATE TEMP TABLE {table} AS SELECT * FROM ({query}) LIMIT 0"
+        ).fetchall()
 
     def columns(self, query: str) -> list[tuple[str, str]] | None:
         """Names and types of the columns of a query; None where DuckDB refuses it."""
@@ -84,9 +94,7 @@ class Binder:
         return [(str(row[0]), str(row[1])) for row in rows]
 
 
-def mistake(
-    error: duckdb.Error, ran: str, shift: int, sql: str, offsets: OffsetMap
-) -> QueryError:
+def mistake(error: duckdb.Error, ran: str, shift: int, sql: str, offsets: OffsetMap) -> QueryError:
     """DuckDB's error as a `QueryError` at the place in the user's text.
 
     Args:
@@ -127,5 +135,3 @@ def read_error(error: duckdb.Error) -> tuple[str, str | None, tuple[int, int] | 
     elif "position" in fields:
         place = (int(fields["position"]), 1)
     return reason.rstrip(".!"), rest.strip() or None, place
-
-

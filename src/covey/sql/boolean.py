@@ -6,7 +6,7 @@ Precedence: OR binds weakest, then AND, then NOT.
 
 from __future__ import annotations
 
-from sqlglot.tokens import TokenType
+from sqlglot import TokenType
 
 from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import AICall
@@ -74,8 +74,11 @@ class _Reader:
 
     def leaf(self, first: int, last: int) -> Expr:
         """Operands of a leaf are read too: `CASE … END > 3` may still skip inside."""
-        parts = []
+        parts: list[Expr] = []
         span = self.tokens.span(first, last)
+        filtered = self.filter(first, last)
+        if filtered is not None:
+            return filtered
         if self.inside(span):
             for i in self.tokens.top_level(first, last):
                 if not self.tokens.is_open(i) or self.is_call(i):
@@ -86,6 +89,22 @@ class _Reader:
                         if a < b and self.inside(self.tokens.span(a, b)):
                             parts.append(self.read(a, b))
         return Expr(Kind.LEAF, span, tuple(parts), self.inside(span))
+
+    def filter(self, first: int, last: int) -> Expr | None:
+        """`aggregate(arguments) FILTER (WHERE condition)`, the whole of the range."""
+        tokens = self.tokens
+        word = next((i for i in tokens.top_level(first, last) if tokens[i].word == "FILTER"), None)
+        if word is None or word - first < 3 or word + 1 >= last or not tokens.is_open(word + 1):
+            return None
+        closing = tokens.partner[word + 1]
+        opening = tokens.partner.get(word - 1)
+        if closing != last - 1 or opening != first + 1 or tokens[word + 2].word != "WHERE":
+            return None
+        arguments = tokens.split(opening + 1, word - 1, TokenType.COMMA)
+        ranges = [(word + 3, closing), *arguments]
+        if any(a >= b for a, b in ranges):
+            return None
+        return self.make(Kind.FILTER, first, last, [self.read(a, b) for a, b in ranges])
 
     def is_call(self, opening: int) -> bool:
         """Whether the bracket holds the arguments of an AI call."""
@@ -143,7 +162,5 @@ class _Reader:
 
     def inside(self, span: tuple[int, int]) -> frozenset[int]:
         return frozenset(
-            call.index
-            for call in self.calls
-            if span[0] <= call.span[0] and call.span[1] <= span[1]
+            call.index for call in self.calls if span[0] <= call.span[0] and call.span[1] <= span[1]
         )

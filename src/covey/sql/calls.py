@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlglot.tokens import TokenType
+from sqlglot import TokenType
 
 from covey.errors import QueryError, UnsupportedError
 from covey.sql.functions import BY_SPELLING, Function, is_foreign, nearest_function

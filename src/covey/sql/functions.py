@@ -45,12 +45,8 @@ FUNCTIONS = (
         ("threshold", *_COMMON),
         Reading.TRUTH,
     ),
-    Function(
-        "AI.SCORE", ("AI.SCORE", "AI_SCORE"), ("prompt",), _COMMON, Reading.SCORE
-    ),
-    Function(
-        "AI.MARGIN", ("AI.MARGIN", "AI_MARGIN"), ("prompt",), _COMMON, Reading.MARGIN
-    ),
+    Function("AI.SCORE", ("AI.SCORE", "AI_SCORE"), ("prompt",), _COMMON, Reading.SCORE),
+    Function("AI.MARGIN", ("AI.MARGIN", "AI_MARGIN"), ("prompt",), _COMMON, Reading.MARGIN),
     Function(
         "AI.CLASSIFY",
         ("AI.CLASSIFY", "AI_CLASSIFY"),

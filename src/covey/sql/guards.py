@@ -60,6 +60,10 @@ class Guards:
         self._order = order
         self._edited = edited
 
+    def for_calls(self, direct: frozenset[int]) -> Guards:
+        """The guards of another block's calls, in the same text and order."""
+        return Guards(self._calls, direct, self._order, self._edited)
+
     def of_parts(self, expr: Expr, context: Context) -> Iterable[tuple[Expr, list[Guard], Context]]:
         """Each part with the guards its siblings put on it and its own context."""
         parts = expr.parts
@@ -72,6 +76,10 @@ class Guards:
         elif expr.kind is Kind.COALESCE:
             for i, part in enumerate(parts):
                 yield part, [Guard(p, "IS NULL") for p in parts[:i]], Context.VALUE
+        elif expr.kind is Kind.FILTER:
+            yield parts[0], [], Context.TRUTH
+            for part in parts[1:]:
+                yield part, [Guard(parts[0], "IS TRUE")], Context.VALUE
         else:
             for part in parts:
                 yield part, [], Context.VALUE
@@ -94,18 +102,25 @@ class Guards:
         free = [part for part in parts if not part.calls]
         return free + sorted((part for part in parts if part.calls), key=self._order)
 
-    def sequence(self, expr: Expr) -> list[int]:
-        """The calls inside `expr` in the order in which they are asked."""
-        found: list[int] = []
+    def sequence(self, expr: Expr) -> list[int | Expr]:
+        """What must be asked inside `expr`, in order: direct calls, and leaves with subqueries."""
+        items: list[int | Expr] = []
+        seen: set[int] = set()
         for part, _, _ in self.of_parts(expr, Context.VALUE):
-            found += self.sequence(part)
-        return found + sorted(expr.calls - set(found))
+            if part.calls:
+                items += self.sequence(part)
+                seen |= part.calls
+        left = expr.calls - seen
+        items += sorted(left & self._direct)
+        return [*items, expr] if left - self._direct else items
 
-    def path(self, expr: Expr, call: int, context: Context) -> list[Guard]:
-        """All guards between `expr` and one call inside it, outermost first."""
-        for part, guards, inner in self.of_parts(expr, context):
-            if call in part.calls:
-                return guards + self.path(part, call, inner)
+    def path(self, root: Expr, item: int | Expr, context: Context) -> list[Guard]:
+        """All guards between `root` and something inside it, outermost first."""
+        for part, guards, inner in self.of_parts(root, context):
+            if part is item or (
+                item in part.calls if isinstance(item, int) else _holds(part, item)
+            ):
+                return guards + self.path(part, item, inner)
         return []
 
     def wrap(self, expr: Expr, context: Context) -> dict[int, Replacement]:
@@ -126,6 +141,10 @@ class Guards:
         rendered = self._edited.render(guard.expr.span)
         self._edited.revert(kept)
         return f"({rendered}) {guard.test}"
+
+
+def _holds(expr: Expr, item: Expr) -> bool:
+    return any(part is item or _holds(part, item) for part in expr.parts)
 
 
 def nest(guards: list[str], lookup: Replacement) -> Replacement:

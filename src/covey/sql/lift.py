@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+from sqlglot import TokenType
 
 from covey.errors import QueryError
 from covey.logical.calls import AICall, CallOptions, OnError, Reading
@@ -92,8 +93,14 @@ def _read_call(raw: RawCall, index: int, tokens: TokenList, binder: Binder) -> A
         arguments=prompt.arguments,
         span=tokens.span(raw.first, raw.last),
         name_span=raw.name_span,
+        constant=not any(_names_column(tokens, span) for span in prompt.arguments),
         options=_read_options(options, options_span, tokens.text),
     )
+
+
+def _names_column(tokens: TokenList, span: Span) -> bool:
+    inside = (t for t in tokens if span[0] <= t.start and t.end <= span[1])
+    return any(t.kind is TokenType.IDENTIFIER or t.word for t in inside)
 
 
 def _sort_arguments(
@@ -189,9 +196,7 @@ def _read_label(value: Any) -> Label | None:
     return None
 
 
-def _read_anchor(
-    value: Any, arguments: tuple[Span, ...], tokens: TokenList, span: Span
-) -> int:
+def _read_anchor(value: Any, arguments: tuple[Span, ...], tokens: TokenList, span: Span) -> int:
     """The anchor as a placeholder number, from a number or an alias of its argument."""
     if value is None:
         return 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlglot.tokens import TokenType
+from sqlglot import TokenType
 
 from covey.errors import QueryError
 from covey.prompts.template import escape_braces, parse_template
@@ -118,7 +118,8 @@ def _check_placeholders(
 
 
 def _read_tuple(tokens: TokenList, fields: list[tuple[int, int]]) -> Prompt:
-    pieces, arguments = [], []
+    pieces: list[str] = []
+    arguments: list[Span] = []
     for first, last in fields:
         text = _literal(tokens, first, last)
         if text is not None:

@@ -6,13 +6,12 @@ entry that planning knows. A form it does not know gives a block with a `reason`
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from sqlglot import TokenType
 
-from sqlglot.tokens import TokenType
-
-from covey.logical.blocks import Block, Expr, Source
+from covey.logical.blocks import Block, Expr
 from covey.logical.calls import AICall
-from covey.sql.boolean import conjuncts
+from covey.sql.boolean import conjuncts, read_expression
+from covey.sql.from_clause import NAME_KINDS, NotPlanned, read_from
 from covey.sql.text import Span, TokenList
 
 _CLAUSES = (
@@ -26,26 +25,16 @@ _CLAUSES = (
     "OFFSET",
     "USING SAMPLE",
 )
+# A name behind one of these is an alias.
+_OPERAND_ENDS = (
+    *NAME_KINDS,
+    TokenType.R_PAREN,
+    TokenType.R_BRACKET,
+    TokenType.NUMBER,
+    TokenType.STRING,
+)
 _SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
-_JOIN_PREFIXES = (
-    "NATURAL",
-    "INNER",
-    "CROSS",
-    "LEFT",
-    "RIGHT",
-    "FULL",
-    "OUTER",
-    "SEMI",
-    "ANTI",
-    "ASOF",
-    "POSITIONAL",
-)
-_NAME_KINDS = (TokenType.VAR, TokenType.IDENTIFIER)
-
-
-class NotPlanned(Exception):
-    """A form of FROM that is left to demand iteration; the text says which."""
 
 
 def find_blocks(tokens: TokenList, calls: list[AICall]) -> list[Block]:
@@ -85,7 +74,7 @@ class _Finder:
         """The query may stand behind CREATE TABLE … AS, INSERT INTO … or inside COPY (…)."""
         for i in self.tokens.top_level(0, len(self.tokens)):
             if self.tokens[i].word in _QUERY_STARTS:
-                self.query(i, len(self.tokens), (), False)
+                self.query(i, len(self.tokens), top=True)
                 return
             if self.tokens.is_open(i):
                 self.group(i, (), False)
@@ -103,20 +92,38 @@ class _Finder:
             if self.tokens.is_open(i):
                 self.group(i, scope, recursive)
 
-    def query(self, first: int, last: int, scope: tuple[Span, ...], recursive: bool) -> None:
+    def query(
+        self,
+        first: int,
+        last: int,
+        scope: tuple[Span, ...] = (),
+        recursive: bool = False,
+        top: bool = False,
+    ) -> None:
         if self.tokens[first].word == "WITH":
             first, scope, recursive = self.with_clause(first, last, scope, recursive)
-        begin = first
-        for i in [*self.tokens.top_level(first, last), last]:
-            if i == last or self.tokens[i].word in _SET_OPERATIONS:
-                self.operand(begin, i, scope, recursive)
-                begin = i + 1
+        cuts = [
+            i for i in self.tokens.top_level(first, last) if self.tokens[i].word in _SET_OPERATIONS
+        ]
+        for begin, end in zip([first, *(i + 1 for i in cuts)], [*cuts, last], strict=True):
+            if begin < end:
+                self.operand(begin, end, scope, recursive, not cuts, top and not cuts)
 
-    def operand(self, first: int, last: int, scope: tuple[Span, ...], recursive: bool) -> None:
+    def operand(
+        self,
+        first: int,
+        last: int,
+        scope: tuple[Span, ...],
+        recursive: bool,
+        alone: bool,
+        top: bool,
+    ) -> None:
         while first < last and self.tokens[first].word in ("ALL", "DISTINCT", "BY", "NAME"):
             first += 1
         if first < last and self.tokens[first].word in ("SELECT", "FROM"):
-            self.blocks.append(self.block(first, last, scope, recursive))
+            block = Block(self.tokens.span(first, last), scope, recursive, alone, top)
+            self.read(block, first, last)
+            self.blocks.append(block)
         if first < last:
             self.groups(first, last, scope, recursive)
 
@@ -144,31 +151,63 @@ class _Finder:
                 i += 1
         return last, scope, recursive
 
-    def block(self, first: int, last: int, scope: tuple[Span, ...], recursive: bool) -> Block:
-        block = Block(self.tokens.span(first, last), scope, recursive)
-        ranges = self.clauses(first, last)
+    def read(self, block: Block, first: int, last: int) -> None:
+        """Fill in the clauses of a block."""
+        ranges = {word: r for word, r in self.clauses(first, last).items() if r[0] < r[1]}
+        block.clauses = {word: self.tokens.span(*r) for word, r in ranges.items()}
         for word, (start, stop) in ranges.items():
-            if start < stop:
-                block.clauses[word] = self.tokens.span(start, stop)
-        if "FROM" not in ranges or ranges["FROM"][0] >= ranges["FROM"][1]:
+            if word == "WHERE":
+                block.where = tuple(conjuncts(self.tokens, start, stop, self.calls))
+            elif word != "FROM":
+                block.outputs[word] = self.expressions(start, stop)
+            if word == "SELECT":
+                block.unnamed = self.unnamed(start, stop)
+        if "FROM" not in ranges:
             block.reason = "it has no FROM clause"
-            return block
+            return
         start, stop = ranges["FROM"]
         block.from_span = self.tokens.span(start, stop)
         try:
-            reader = _FromReader(self.tokens, start, stop)
-            block.sources = reader.sources()
+            block.sources, block.joins = read_from(self.tokens, start, stop, self.calls)
         except NotPlanned as unplanned:
             block.reason = str(unplanned)
-            return block
-        block.inner = reader.inner
-        conditions: list[Expr] = []
-        for on in reader.conditions if reader.inner else []:
-            conditions += conjuncts(self.tokens, *on, self.calls)
-        if "WHERE" in ranges:
-            conditions += conjuncts(self.tokens, *ranges["WHERE"], self.calls)
-        block.conditions = tuple(conditions)
-        return block
+
+    def expressions(self, first: int, last: int) -> tuple[Expr, ...]:
+        """The comma-separated expressions of a clause that hold a call."""
+        if self.tokens[first].word == "DISTINCT":
+            first += 1
+        found = []
+        for start, stop in self.tokens.split(first, last, TokenType.COMMA):
+            for i in self.tokens.top_level(start, stop):
+                if i > start and self.tokens[i].word == "AS":
+                    stop = i
+                    break
+            if start < stop:
+                expr = read_expression(self.tokens, start, stop, self.calls)
+                if expr.calls:
+                    found.append(expr)
+        return tuple(found)
+
+    def unnamed(self, first: int, last: int) -> list[tuple[int, str]]:
+        """The output columns that hold a call and have no alias."""
+        found = []
+        for start, stop in self.tokens.split(first, last, TokenType.COMMA):
+            if self.tokens[start].word == "DISTINCT" and stop - start > 1:
+                start += 1
+            span = self.tokens.span(start, stop)
+            holds = any(span[0] <= c.span[0] and c.span[1] <= span[1] for c in self.calls)
+            if holds and not self.has_alias(start, stop):
+                found.append((span[1], " ".join(self.tokens.text[slice(*span)].split())))
+        return found
+
+    def has_alias(self, first: int, last: int) -> bool:
+        words = [self.tokens[i].word for i in self.tokens.top_level(first, last)]
+        if "AS" in words or "ON" in words[:1]:
+            return True
+        if last - first < 2 or self.tokens[last - 1].kind not in NAME_KINDS:
+            return False
+        before = self.tokens[last - 2]
+        return before.kind in _OPERAND_ENDS or before.word == "END"
 
     def clauses(self, first: int, last: int) -> dict[str, tuple[int, int]]:
         """Token range behind each clause keyword of the block."""
@@ -179,9 +218,8 @@ class _Finder:
                 continue
             if word == "USING" and i + 1 < last and self.tokens[i + 1].word == "SAMPLE":
                 word = "USING SAMPLE"
-            if word == "SELECT" or (word == "FROM" and not self.distinct_from(i, first)):
-                marks.append((word, i))
-            elif word in _CLAUSES:
+            starts = word == "FROM" and not self.distinct_from(i, first)
+            if starts or word == "SELECT" or word in _CLAUSES:
                 marks.append((word, i))
         ends = [i for _, i in marks[1:]] + [last]
         return {word: (i + 1, end) for (word, i), end in zip(marks, ends, strict=True)}
@@ -190,109 +228,3 @@ class _Finder:
         """Whether the FROM at i belongs to IS [NOT] DISTINCT FROM."""
         before = [self.tokens[j].word for j in range(max(first, i - 2), i)]
         return before[-1:] == ["DISTINCT"] and before[:1] in (["IS"], ["NOT"])
-
-
-class _FromReader:
-    """Reads `source {join source [ON … | USING …]}`."""
-
-    def __init__(self, tokens: TokenList, first: int, last: int) -> None:
-        self.tokens = tokens
-        self.at = first
-        self.last = last
-        self.inner = True
-        self.conditions: list[tuple[int, int]] = []
-
-    def sources(self) -> tuple[Source, ...]:
-        found = [self.source()]
-        while self.at < self.last:
-            self.join()
-            found.append(self.source())
-            self.condition()
-        names = [source.alias.lower() for source in found]
-        if len(set(names)) < len(names):
-            raise NotPlanned("two entries of FROM have one name")
-        return tuple(found)
-
-    def word(self, ahead: int = 0) -> str:
-        i = self.at + ahead
-        return self.tokens[i].word if i < self.last else ""
-
-    def kind(self) -> TokenType | None:
-        return self.tokens[self.at].kind if self.at < self.last else None
-
-    def source(self) -> Source:
-        start = self.at
-        kind = self.kind()
-        if kind is TokenType.L_PAREN:
-            if self.word(1) not in _QUERY_STARTS:
-                raise NotPlanned("a join in brackets")
-            self.at = self.tokens.partner[self.at] + 1
-            name = None
-        elif kind is TokenType.STRING:
-            name = PurePath(self.tokens[start].text).name.partition(".")[0]
-            self.at += 1
-        elif kind in _NAME_KINDS and self.word() not in ("LATERAL", "VALUES", "UNNEST"):
-            name = self.path()
-        else:
-            raise NotPlanned(f"{self.tokens.text[slice(*self.tokens.span(start, start + 1))]} …")
-        span = self.tokens.span(start, self.at)
-        alias = self.alias()
-        return Source(span, alias or name or "unnamed_subquery", alias is not None)
-
-    def path(self) -> str:
-        """`a.b.c`, perhaps with arguments behind it: a table or a table function."""
-        name = self.tokens[self.at].text
-        self.at += 1
-        while self.kind() is TokenType.DOT:
-            name = self.tokens[self.at + 1].text
-            self.at += 2
-        if self.kind() is TokenType.L_PAREN:
-            self.at = self.tokens.partner[self.at] + 1
-        return name
-
-    def alias(self) -> str | None:
-        if self.word() == "AS":
-            self.at += 1
-        elif self.kind() not in _NAME_KINDS or self.joins_at(self.at) is not None:
-            return None
-        elif self.word() in ("ON", "USING", "TABLESAMPLE", "PIVOT", "UNPIVOT", "WITH"):
-            return None
-        alias = self.tokens[self.at].text
-        self.at += 1
-        if self.kind() is TokenType.L_PAREN:
-            raise NotPlanned("column names behind an alias")
-        return alias
-
-    def joins_at(self, i: int) -> int | None:
-        """Index behind JOIN when a join begins at token i."""
-        while i < self.last and self.tokens[i].word in _JOIN_PREFIXES:
-            i += 1
-        return i + 1 if i < self.last and self.tokens[i].word == "JOIN" else None
-
-    def join(self) -> None:
-        if self.kind() is TokenType.COMMA:
-            self.at += 1
-            return
-        behind = self.joins_at(self.at)
-        if behind is None:
-            raise NotPlanned(f"{self.tokens[self.at].text} in FROM")
-        words = {self.tokens[i].word for i in range(self.at, behind)}
-        if words & {"POSITIONAL", "ASOF"}:
-            raise NotPlanned("a positional or as-of join")
-        if words & {"LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "NATURAL"}:
-            self.inner = False
-        self.at = behind
-
-    def condition(self) -> None:
-        if self.word() == "USING":
-            self.inner = False
-            self.at = self.tokens.partner[self.at + 1] + 1
-        elif self.word() == "ON":
-            start = self.at + 1
-            end = start
-            for i in self.tokens.top_level(start, self.last):
-                if self.tokens[i].kind is TokenType.COMMA or self.joins_at(i) is not None:
-                    break
-                end = self.tokens.partner[i] + 1 if self.tokens.is_open(i) else i + 1
-            self.conditions.append((start, end))
-            self.at = end

@@ -10,10 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import sqlglot
+from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
 
 from covey.errors import QueryError
 
@@ -55,7 +56,13 @@ class TokenList(Sequence[Token]):
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+    @overload
+    def __getitem__(self, index: int) -> Token: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Token]: ...
+
+    def __getitem__(self, index: int | slice) -> Token | list[Token]:
         return self.tokens[index]
 
     def _match_brackets(self) -> dict[int, int]:
@@ -153,8 +160,8 @@ class EditedText:
         self._edits[span] = new
 
     def replacement(self, span: Span) -> Replacement:
-        """What stands in the place of a span that was replaced."""
-        return self._edits[span]
+        """What stands in the place of a span: nothing new where it was not replaced."""
+        return self._edits.get(span, (self.text[slice(*span)],))
 
     def snapshot(self) -> dict[Span, Replacement]:
         return dict(self._edits)
@@ -190,7 +197,13 @@ class _Writer:
 
     def write(self, span: Span) -> None:
         begin, end = span
-        inside = [s for s in self.edits if begin <= s[0] and s[1] <= end]
+        # What is inserted at the end of a span belongs to what follows.
+        whole = end == len(self.text)
+        inside = [
+            s
+            for s in self.edits
+            if begin <= s[0] and s[1] <= end and (s[0] < end or whole or begin == end)
+        ]
         # Outermost first at each place: earlier start, then the longer span.
         inside.sort(key=lambda s: (s[0], -s[1]))
         at = begin

@@ -1,0 +1,62 @@
+"""Pairs that are asked in rounds, until the first document of a pair needs no more."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+class Partners:
+    """The pairs of an EXISTS that have not been asked, grouped by outer row.
+
+    Args:
+        columns: row ids, one array of length n a source; those of the outer row first.
+        keys: number of columns that name the outer row.
+    """
+
+    def __init__(self, columns: list[Ints], keys: int) -> None:
+        order = np.lexsort(columns[::-1])
+        self._columns = [column[order] for column in columns]
+        self._keys = keys
+
+    @property
+    def count(self) -> int:
+        return len(self._columns[0])
+
+    def take(self, size: int) -> list[Ints]:
+        """Remove and return the next `size` pairs of every outer row, in scan order."""
+        groups = self._groups(self._columns)
+        starts = np.flatnonzero(np.diff(groups, prepend=-1))
+        place = np.arange(len(groups)) - starts[groups]
+        taken = place < size
+        out = [column[taken] for column in self._columns]
+        self._columns = [column[~taken] for column in self._columns]
+        return out
+
+    def drop(self, decided: list[Ints]) -> None:
+        """Remove all pairs of the outer rows that are decided.
+
+        Args:
+            decided: their row ids, `keys` arrays.
+        """
+        if not self.count or not len(decided[0]):
+            return
+        both = [
+            np.concatenate([mine, theirs])
+            for mine, theirs in zip(self._columns[: self._keys], decided, strict=True)
+        ]
+        order = np.lexsort(both[::-1])
+        groups = np.empty(len(order), np.int64)
+        groups[order] = self._groups([column[order] for column in both])
+        gone = np.isin(groups[: self.count], groups[self.count :])
+        self._columns = [column[~gone] for column in self._columns]
+
+    def _groups(self, columns: list[Ints]) -> Ints:
+        """A number for each outer row, 0, 1, 2 …; the columns are sorted."""
+        new = np.zeros(len(columns[0]), np.bool_)
+        new[:1] = True
+        for column in columns[: self._keys]:
+            new[1:] |= column[1:] != column[:-1]
+        return np.cumsum(new) - 1

@@ -1,0 +1,146 @@
+"""Plan one block: load its sources, ask for its conditions, then for its outputs.
+
+The entries of FROM are loaded into temporary tables, less what conditions without a
+model reject. Calls are then keyed by row ids instead of texts and asked in bulk,
+cheapest condition first, each only for the rows that the conditions before it let
+through. Every generated query is bound before it is used: one that DuckDB refuses
+(of a correlated block, say) leaves its condition to demand iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from covey.logical.blocks import Block, Expr, Join
+from covey.optimizer.demand import Demand
+from covey.optimizer.limit import can_prune, group_asks, plan_prune, stops_early
+from covey.optimizer.rows import BlockRows
+from covey.optimizer.semi_join import plan_semi_join
+from covey.optimizer.workspace import Workspace
+from covey.sql.from_clause import NotPlanned
+from covey.sql.guards import Context, Guards
+
+# Clauses whose calls are asked for every row that passes the conditions; of HAVING,
+# QUALIFY and windows DuckDB knows better which rows are left.
+_ROW_CLAUSES = ("SELECT", "GROUP BY", "ORDER BY")
+_LATER_FILTERS = ("HAVING", "QUALIFY", "LIMIT", "OFFSET", "USING SAMPLE")
+
+
+class BlockPlanner:
+    """Plans one block; raises `NotPlanned` and leaves the undoing to its caller.
+
+    Args:
+        work: the statement.
+        block: the block.
+        direct: the calls in the block that are in no block inside it.
+        guards: guards of those calls.
+    """
+
+    def __init__(
+        self, work: Workspace, block: Block, direct: frozenset[int], guards: Guards
+    ) -> None:
+        self.work = work
+        self.block = block
+        self.direct = direct
+        self.guards = guards
+        self.rows = BlockRows(work, block, guards)
+
+    def plan(self) -> None:
+        """Plan what can be planned; the rest has its reason in `work.on_demand`."""
+        if self.block.sources is None:
+            raise NotPlanned(self.block.reason)
+        if not self._has_work():
+            raise NotPlanned("it is not in a clause that is planned")
+        self.rows.load()
+        if not self.block.inner:
+            for join in self.block.joins:
+                self._ask_join(join)
+        limit = stops_early(self.rows)
+        first = len(self.work.steps)
+        for condition in self.rows.wanted:
+            if self._try(condition, Context.TRUTH, self.rows.demand, self._semi_join):
+                self.rows.asked.append(condition)
+        if limit is not None:
+            group_asks(self.rows, limit, first)
+        if can_prune(self.rows, self.direct):
+            plan_prune(self.rows)
+        if self._plans_outputs():
+            self._ask_outputs()
+        self.work.binder.check()
+
+    def _has_work(self) -> bool:
+        on = [c for join in self.block.joins for c in join.on]
+        conditions = bool(self.rows.wanted or self.direct & _calls(on))
+        return conditions or self._plans_outputs() or can_prune(self.rows, self.direct)
+
+    def _plans_outputs(self) -> bool:
+        outputs = _calls(e for c in _ROW_CLAUSES for e in self.block.outputs.get(c, ()))
+        later = any(clause in self.block.clauses for clause in _LATER_FILTERS)
+        return self.block.top and bool(self.direct & outputs) and not later
+
+    def _try(
+        self,
+        root: Expr,
+        context: Context,
+        demand: Callable[[list[str]], Demand],
+        subquery: Callable[[Expr, list[str]], None],
+    ) -> bool:
+        """Ask for all that is inside an expression, or leave it to demand iteration.
+
+        Args:
+            root: the expression.
+            context: which of its values matter.
+            demand: the rows it is evaluated for, given further conditions.
+            subquery: plans an expression with a subquery inside.
+        """
+        mark = self.work.mark()
+        try:
+            for item in self.guards.sequence(root):
+                texts = self.rows.path(root, item, context)
+                if isinstance(item, Expr):
+                    subquery(item, texts)
+                elif item not in self.work.planned:
+                    demand(texts).ask(self.work.calls[item], self.rows.loaded)
+            return True
+        except NotPlanned as unplanned:
+            self.work.revert(mark)
+            for call in root.calls - self.work.planned:
+                self.work.on_demand[call] = str(unplanned)
+            return False
+
+    def _semi_join(self, leaf: Expr, texts: list[str]) -> None:
+        plan_semi_join(self.rows, leaf, texts)
+
+    def _ask_join(self, join: Join) -> None:
+        """Ask for the calls in the ON of one join, when some join of the block is outer."""
+        done = [c for c in join.on if c.calls <= self.work.planned]
+        for condition in self.guards.in_order(join.on):
+            if condition not in done and self._try(
+                condition, Context.TRUTH, partial(self._join_demand, join, done), _refuse
+            ):
+                done.append(condition)
+
+    def _join_demand(self, join: Join, done: list[Expr], texts: list[str]) -> Demand:
+        conditions = [*(self.rows.render(c) for c in done), *texts]
+        return Demand(self.work, self.block, self.rows.relations_of(join), conditions)
+
+    def _ask_outputs(self) -> None:
+        """Ask for calls in other clauses, for the rows that pass all conditions."""
+        for clause in _ROW_CLAUSES:
+            for expr in self.block.outputs.get(clause, ()):
+                self._try(expr, Context.VALUE, self._output_demand, _refuse)
+
+    def _output_demand(self, texts: list[str]) -> Demand:
+        span, where = self.block.from_span, self.block.clauses.get("WHERE")
+        conditions = [self.work.edited.render(where)] if where is not None else []
+        relations = self.work.edited.render(span)
+        return Demand(self.work, self.block, relations, [*conditions, *texts])
+
+
+def _refuse(leaf: Expr, texts: list[str]) -> None:
+    raise NotPlanned("it stands in a subquery that is not planned")
+
+
+def _calls(expressions: Iterable[Expr]) -> frozenset[int]:
+    return frozenset[int]().union(*(expr.calls for expr in expressions))

@@ -1,0 +1,110 @@
+"""The rows a call must be asked for, as a query over row ids."""
+
+from __future__ import annotations
+
+from covey.errors import QueryError
+from covey.logical.blocks import Block
+from covey.logical.calls import AICall
+from covey.optimizer.workspace import LoadedSource, Workspace
+from covey.plan.nodes import Ask, DocumentColumn
+from covey.sql.from_clause import NotPlanned
+from covey.sql.text import Span
+
+
+class Demand:
+    """Rows of loaded sources that pass some conditions.
+
+    Args:
+        work: the statement.
+        block: whose names the conditions may use.
+        relations: the text of FROM.
+        conditions: texts that must hold.
+    """
+
+    def __init__(
+        self, work: Workspace, block: Block, relations: str, conditions: list[str]
+    ) -> None:
+        self.work = work
+        self.block = block
+        self.relations = relations
+        self.conditions = conditions
+
+    def query(self, columns: str) -> str:
+        """SELECT `columns` FROM … WHERE …"""
+        where = " AND ".join(f"({text})" for text in self.conditions)
+        return f"{self.work.with_clause(self.block)}SELECT {columns} FROM {self.relations}" + (
+            f" WHERE {where}" if where else ""
+        )
+
+    def distinct(self, sources: list[LoadedSource]) -> str:
+        """The distinct row ids of some sources.
+
+        Raises:
+            NotPlanned: DuckDB refuses the query.
+        """
+        # A prompt without documents still is asked only if some row needs it.
+        row_ids = ", ".join(source.row_id for source in sources) or "0"
+        query = self.query(f"DISTINCT {row_ids}")
+        if self.work.binder.columns(query) is None:
+            raise NotPlanned("its rows depend on what stands outside its block")
+        return query
+
+    def ask(
+        self, call: AICall, loaded: list[LoadedSource], first: tuple[LoadedSource, ...] = ()
+    ) -> Ask:
+        """Add an ask step for the rows, and key the call by row ids.
+
+        Args:
+            call: the call.
+            loaded: the sources its documents may come from.
+            first: sources whose row ids come first in the query, needed or not.
+
+        Raises:
+            NotPlanned: an argument needs several sources.
+            QueryError: an argument is a BLOB.
+        """
+        places = [self._locate(span, loaded) for span in call.arguments]
+        sources = list(dict.fromkeys([*first, *(source for source, _ in places)]))
+        query = self.distinct(sources)
+        keys = tuple(sources.index(source) for source, _ in places)
+        written = self.work.edited.text[slice(*call.span)]
+        ask = Ask(call.index, tuple(column for _, column in places), keys, query, written)
+        row_ids = ", ".join(source.row_id for source in sources) or "0"
+        self.work.steps.append(ask)
+        self.work.edited.replace(call.span, f"{call.row_lookup}({row_ids})")
+        self.work.planned |= {call.index}
+        return ask
+
+    def _locate(
+        self, span: Span, loaded: list[LoadedSource]
+    ) -> tuple[LoadedSource, DocumentColumn]:
+        """The one source whose rows give an argument."""
+        text = self.work.edited.render(span)
+        found = []
+        for source in loaded:
+            query = f"SELECT ({text}) FROM {source.load.table} AS {source.alias}"
+            columns = self.work.binder.columns(query)
+            if columns is not None:
+                found.append((source, columns[0][1]))
+        if len(found) != 1:
+            raise NotPlanned("one of its documents comes from several tables at once")
+        source, kind = found[0]
+        if kind == "BLOB":
+            raise QueryError(
+                "A BLOB is not a text",
+                sql=self.work.edited.text,
+                span=span,
+                hint="Decode it: decode(column) reads UTF-8.",
+            )
+        if source.nullable and not _plain_column(text):
+            raise NotPlanned("a document under an outer join is not a plain column")
+        expression = f"CAST(({text}) AS VARCHAR)"
+        return source, DocumentColumn(source.load.table, source.source.alias, expression)
+
+
+def _plain_column(text: str) -> bool:
+    """Whether the text is `column` or `alias.column`, which is NULL where its row is missing."""
+    parts = text.strip().split(".")
+    return 0 < len(parts) < 3 and all(
+        part.isidentifier() or (part[:1] == '"' == part[-1:]) for part in parts
+    )

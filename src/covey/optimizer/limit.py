@@ -1,0 +1,107 @@
+"""LIMIT: stop asking when there are enough rows, and ask nothing about rows it drops."""
+
+from __future__ import annotations
+
+from covey.logical.blocks import Block
+from covey.optimizer.rows import BlockRows
+from covey.optimizer.workspace import Workspace
+from covey.plan.nodes import FIRST_ROW, LAST_ROW, Ask, Limit, Prune
+
+# A row of FROM is a row of the result only without these.
+_NOT_ROW_BY_ROW = ("GROUP BY", "HAVING", "QUALIFY", "USING SAMPLE", "WINDOW")
+
+
+def stops_early(rows: BlockRows) -> int | None:
+    """How many rows are enough where a block's conditions may be asked batch by batch.
+
+    From then on the demands of the block are confined to the batch.
+    """
+    block = rows.block
+    if (
+        not rows.wanted
+        or not block.inner
+        or "ORDER BY" in block.clauses
+        or not _row_by_row(block, rows.work)
+    ):
+        return None
+    needed = _needed(block, rows.work)
+    if needed is not None:
+        rows.batch = (
+            f"{rows.loaded[0].row_id} BETWEEN getvariable('{FIRST_ROW}')"
+            f" AND getvariable('{LAST_ROW}')"
+        )
+    return needed
+
+
+def group_asks(rows: BlockRows, needed: int, first: int) -> None:
+    """Gather the asks of the conditions, the steps from `first` on, into one step.
+
+    A condition that was left to demand iteration has its answers only at the end, so
+    that then no batch can tell whether there are enough rows: all rows are one batch.
+    """
+    steps = rows.work.steps
+    rows.batch = None
+    asks = tuple(step for step in steps[first:] if isinstance(step, Ask))
+    others = [step for step in steps[first:] if not isinstance(step, Ask)]
+    complete = len(rows.asked) == len(rows.wanted)
+    found = rows.demand().query("1")
+    enough = f"SELECT count(*) FROM ({found} LIMIT {needed})" if complete else None
+    table = rows.loaded[0].load.table
+    steps[first:] = [*others, Limit(asks, table, enough, needed)] if asks else others
+
+
+def can_prune(rows: BlockRows, direct: frozenset[int]) -> bool:
+    """Whether LIMIT picks rows of one source that outputs are then asked about."""
+    block = rows.block
+    outputs = frozenset[int]().union(*(e.calls for e in block.outputs.get("SELECT", ())))
+    return (
+        bool(outputs & direct)
+        and len(block.sources or ()) == 1
+        and _row_by_row(block, rows.work)
+        and _needed(block, rows.work) is not None
+    )
+
+
+def plan_prune(rows: BlockRows) -> None:
+    """Drop the rows that LIMIT keeps out before outputs are asked.
+
+    The query that picks them is the block itself with its row ids as one more column; a
+    call in its ORDER BY is thereby answered for every row, as it must be.
+    """
+    block, work = rows.block, rows.work
+    source = rows.loaded[0]
+    end = block.clauses["SELECT"][1]
+    name = f"{source.load.table}_row"
+    mark = work.mark()
+    place = (end, end)
+    work.edited.replace(place, *work.edited.replacement(place), f", {source.row_id} AS {name}")
+    query = f"SELECT {name} FROM ({work.with_clause(block)}{work.edited.render(block.span)})"
+    work.revert(mark)
+    if work.binder.columns(query) is not None:
+        work.steps.append(Prune(source.load.table, query))
+
+
+def _row_by_row(block: Block, work: Workspace) -> bool:
+    """Whether every row of the result is a row of FROM, and LIMIT counts those."""
+    span = block.clauses.get("SELECT")
+    if span is None or not block.alone:
+        return False
+    if any(clause in block.clauses for clause in _NOT_ROW_BY_ROW):
+        return False
+    words = [t.word for t in work.tokens if span[0] <= t.start and t.end <= span[1]]
+    if words[:1] == ["DISTINCT"] or "OVER" in words or "UNNEST" in words:
+        return False
+    return not work.binder.any_aggregate(words)
+
+
+def _needed(block: Block, work: Workspace) -> int | None:
+    """LIMIT plus OFFSET where both are constant numbers of rows."""
+    limit = block.clauses.get("LIMIT")
+    if limit is None:
+        return None
+    value = work.binder.constant(limit)
+    offset = block.clauses.get("OFFSET")
+    skipped = work.binder.constant(offset) if offset is not None else 0
+    if type(value) is not int or type(skipped) is not int or value < 0 or skipped < 0:
+        return None
+    return value + skipped

@@ -1,0 +1,97 @@
+"""The rows of one block: its loaded sources, and what is known of them so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from covey.logical.blocks import Block, Expr, Join
+from covey.optimizer.demand import Demand
+from covey.optimizer.workspace import LoadedSource, Workspace
+from covey.sql.from_clause import NotPlanned
+from covey.sql.guards import Context, Guards
+from covey.sql.text import Span
+
+
+class BlockRows:
+    """A block whose sources are being loaded and whose conditions are being asked.
+
+    Args:
+        work: the statement.
+        block: the block.
+        guards: guards of its calls.
+
+    Attributes:
+        loaded: the loaded sources, in the order of FROM.
+        free: the conditions that need no model, or no more.
+        asked: the conditions whose calls are all asked.
+        batch: confines the first source to the batch of a `Limit` step.
+    """
+
+    def __init__(self, work: Workspace, block: Block, guards: Guards) -> None:
+        self.work = work
+        self.block = block
+        self.guards = guards
+        self.loaded: list[LoadedSource] = []
+        self.free = [c for c in block.conditions if c.calls <= work.planned]
+        self.asked: list[Expr] = []
+        self.batch: str | None = None
+        self._pushed: set[Span] = set()
+
+    @property
+    def wanted(self) -> list[Expr]:
+        """The conditions that need the model, in the order in which they are asked."""
+        return [c for c in self.guards.in_order(self.block.conditions) if c not in self.free]
+
+    def load(self) -> None:
+        """Load the sources; apply what one source alone can decide.
+
+        Only where no join fills the source with NULL: elsewhere a condition of WHERE
+        also sees the rows that the join made.
+
+        Raises:
+            NotPlanned: a source cannot be loaded by itself.
+        """
+        spans = [c.span for c in self.free]
+        for number in range(len(self.block.sources or ())):
+            conditions = spans if self.block.keeps(number) else []
+            self.loaded.append(self.work.load(self.block, number, conditions))
+        self._pushed = {c.span for c in self.free} - set(spans)
+
+    def render(self, expr: Expr) -> str:
+        return self.work.edited.render(expr.span)
+
+    def path(self, root: Expr, item: int | Expr, context: Context = Context.TRUTH) -> list[str]:
+        """The guards on the way from an expression to something inside it, as SQL."""
+        return [self.guards.text(guard) for guard in self.guards.path(root, item, context)]
+
+    def conditions(self) -> list[str]:
+        """What rows are known to need: the conditions that are free or asked, as SQL."""
+        free = [self.render(c) for c in self.free if c.span not in self._pushed]
+        return [*free, *(self.render(c) for c in self.asked)]
+
+    def demand(self, texts: Sequence[str] = ()) -> Demand:
+        """The rows that pass all conditions so far, and `texts`."""
+        batch = [self.batch] if self.batch is not None else []
+        conditions = [*batch, *self.conditions(), *texts]
+        return Demand(self.work, self.block, self.relations(), conditions)
+
+    def relations(self) -> str:
+        """FROM; where all its joins are inner, without the conditions that need answers."""
+        if self.block.from_span is None:
+            raise NotPlanned(self.block.reason)
+        return self._without(self.wanted if self.block.inner else [], self.block.from_span)
+
+    def relations_of(self, join: Join) -> str:
+        """FROM up to a join, without the conditions of its ON that need answers."""
+        if self.block.from_span is None:
+            raise NotPlanned(self.block.reason)
+        conditions = [c for c in join.on if c.calls]
+        return self._without(conditions, (self.block.from_span[0], join.end))
+
+    def _without(self, conditions: list[Expr], span: Span) -> str:
+        mark = self.work.mark()
+        for condition in conditions:
+            self.work.edited.replace(condition.span, "TRUE")
+        text = self.work.edited.render(span)
+        self.work.revert(mark)
+        return text

@@ -1,0 +1,80 @@
+"""[NOT] EXISTS over a pair: a semi or anti AI join that stops at the first match."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from covey.logical.blocks import Block, Expr
+from covey.optimizer.demand import Demand
+from covey.optimizer.rows import BlockRows
+from covey.optimizer.workspace import Workspace
+from covey.plan.nodes import Ask, Stop
+from covey.sql.from_clause import NotPlanned
+
+_ALLOWED = {"SELECT", "FROM", "WHERE"}
+
+
+def plan_semi_join(outer: BlockRows, leaf: Expr, texts: list[str]) -> None:
+    """Plan the calls of one EXISTS inside a condition of the outer block.
+
+    The subquery's sources are loaded and joined to the outer FROM, so that its calls
+    are asked for pairs of row ids; the last of them stops asking for an outer row once
+    the whole subquery has a row for it.
+
+    Args:
+        outer: the block around it, its sources loaded.
+        leaf: the EXISTS.
+        texts: what must hold of an outer row for the EXISTS to matter, as SQL.
+
+    Raises:
+        NotPlanned: the subquery has another form.
+    """
+    work = outer.work
+    if leaf.calls <= work.planned:
+        return
+    block = exists_block(leaf, work)
+    if block is None or not block.inner:
+        raise NotPlanned("it stands in a subquery that is not planned")
+    direct = work.direct(block)
+    inner = BlockRows(work, block, outer.guards.for_calls(direct))
+    items = [(c, item) for c in inner.wanted for item in inner.guards.sequence(c)]
+    if {item for _, item in items} != set(leaf.calls):
+        raise NotPlanned("it is not in a condition of its subquery")
+    inner.load()
+    names = [source.alias.lower() for source in (*outer.loaded, *inner.loaded)]
+    if len(set(names)) < len(names):
+        raise NotPlanned("the subquery hides a name of the query around it")
+    last: Ask | None = None
+    for number, (condition, item) in enumerate(items):
+        if number and items[number - 1][0] is not condition:
+            inner.asked.append(items[number - 1][0])
+        if not isinstance(item, int):
+            raise NotPlanned("it stands in a subquery of a subquery")
+        demand = _pairs(outer, inner, [*texts, *inner.path(condition, item)])
+        first = tuple(outer.loaded) if number == len(items) - 1 else ()
+        last = demand.ask(work.calls[item], [*outer.loaded, *inner.loaded], first)
+    inner.asked = inner.wanted
+    decided = _pairs(outer, inner, texts).distinct(outer.loaded)
+    if last is not None:
+        work.steps[-1] = replace(last, stop=Stop(len(outer.loaded), decided))
+
+
+def exists_block(leaf: Expr, work: Workspace) -> Block | None:
+    """The block inside a leaf that is EXISTS (SELECT … FROM … WHERE …) and nothing else."""
+    start, end = leaf.span
+    inside = [t for t in work.tokens if start <= t.start and t.end <= end]
+    if len(inside) < 4 or inside[0].word != "EXISTS":
+        return None
+    body = (inside[2].start, inside[-2].end)
+    for block in work.blocks:
+        if block.span == body and set(block.clauses) <= _ALLOWED:
+            return block
+    return None
+
+
+def _pairs(outer: BlockRows, inner: BlockRows, texts: list[str]) -> Demand:
+    """Rows of the outer block with the rows of the subquery that may match them."""
+    batch = [outer.batch] if outer.batch is not None else []
+    conditions = [*batch, *outer.conditions(), *inner.conditions(), *texts]
+    relations = f"{outer.relations()}, {inner.relations()}"
+    return Demand(outer.work, outer.block, relations, conditions)

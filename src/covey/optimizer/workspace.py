@@ -1,0 +1,144 @@
+"""What planning one statement keeps while block after block is planned."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from covey.logical.blocks import Block, Source
+from covey.plan.nodes import Load, Prune, Step
+from covey.sql.from_clause import NotPlanned
+from covey.sql.lift import LiftedText
+from covey.sql.text import Replacement, Span, quote_name
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSource:
+    """A source of FROM and the temporary table that stands in for it.
+
+    Attributes:
+        nullable: whether a join fills its columns with NULL.
+    """
+
+    source: Source
+    load: Load
+    nullable: bool
+
+    @property
+    def alias(self) -> str:
+        return quote_name(self.source.alias)
+
+    @property
+    def row_id(self) -> str:
+        return f"{self.alias}.rowid"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A state of the workspace to go back to."""
+
+    edits: dict[Span, Replacement]
+    steps: int
+    planned: frozenset[int]
+    loaded: dict[Span, LoadedSource]
+
+
+class Workspace:
+    """The text with its edits, and the plan so far.
+
+    Args:
+        lifted: the statement.
+        blocks: its blocks, inner ones first.
+        table_names: numbers for temporary tables.
+
+    Attributes:
+        steps: the steps so far.
+        planned: calls that are asked ahead.
+        on_demand: reasons for calls that are not.
+        owner: the innermost block around each call.
+    """
+
+    def __init__(
+        self, lifted: LiftedText, blocks: list[Block], table_names: itertools.count[int]
+    ) -> None:
+        self.tokens = lifted.tokens
+        self.calls = lifted.calls
+        self.edited = lifted.edited
+        self.binder = lifted.binder
+        self.blocks = blocks
+        self.steps: list[Step] = []
+        self.planned: frozenset[int] = frozenset()
+        self.on_demand: dict[int, str] = {}
+        self.owner = {call.index: self.innermost(call.span) for call in self.calls}
+        self._table_names = table_names
+        self._loaded: dict[Span, LoadedSource] = {}
+
+    def innermost(self, span: Span) -> Block | None:
+        """The innermost block around a span."""
+        around = [b for b in self.blocks if b.span[0] <= span[0] and span[1] <= b.span[1]]
+        return min(around, key=lambda b: b.span[1] - b.span[0], default=None)
+
+    def direct(self, block: Block) -> frozenset[int]:
+        """The calls of a block that are in no block inside it."""
+        return frozenset(i for i, owner in self.owner.items() if owner is block)
+
+    def mark(self) -> Mark:
+        return Mark(self.edited.snapshot(), len(self.steps), self.planned, dict(self._loaded))
+
+    def revert(self, mark: Mark) -> None:
+        self.edited.revert(mark.edits)
+        del self.steps[mark.steps :]
+        self.planned = mark.planned
+        self._loaded = dict(mark.loaded)
+
+    def prunes(self, mark: Mark) -> bool:
+        """Whether a step since the mark drops rows."""
+        return any(isinstance(step, Prune) for step in self.steps[mark.steps :])
+
+    def with_clause(self, block: Block) -> str:
+        """The WITH clause that makes visible what the block can see."""
+        if not block.scope:
+            return ""
+        word = "WITH RECURSIVE" if block.recursive else "WITH"
+        return f"{word} {', '.join(self.edited.render(span) for span in block.scope)} "
+
+    def load(self, block: Block, number: int, conditions: list[Span]) -> LoadedSource:
+        """Add a step that loads source `number` of a block, less what `conditions` reject.
+
+        A condition that the source alone can decide is applied and becomes TRUE in the
+        statement; it is taken out of the list.
+
+        Raises:
+            NotPlanned: the source depends on what stands outside it.
+        """
+        if block.sources is None:
+            raise NotPlanned(block.reason)
+        source = block.sources[number]
+        if source.span in self._loaded:
+            return self._loaded[source.span]
+        alias = quote_name(source.alias)
+        relation = f"{self.edited.render(source.span)} AS {alias}"
+        query = f"{self.with_clause(block)}SELECT * FROM {relation}"
+        columns = self.binder.columns(query)
+        if columns is None:
+            raise NotPlanned(f"{source.alias} depends on what stands outside it")
+        if any(name.lower() == "rowid" for name, _ in columns):
+            raise NotPlanned(f"{source.alias} has a column named rowid")
+        if len({name.lower() for name, _ in columns}) < len(columns):
+            raise NotPlanned(f"{source.alias} has two columns of one name")
+        pushed = []
+        for span in list(conditions):
+            text = self.edited.render(span)
+            if self.binder.columns(f"{query} WHERE ({text})") is not None:
+                pushed.append(text)
+                conditions.remove(span)
+                self.edited.replace(span, "TRUE")
+        if pushed:
+            query += f" WHERE {' AND '.join(f'({text})' for text in pushed)}"
+        table = f"covey_source_{next(self._table_names)}"
+        self.binder.create_empty(table, query)
+        load = Load(table, source.alias, query, tuple(pushed))
+        self.steps.append(load)
+        self.edited.replace(source.span, table if source.has_alias else f"{table} AS {alias}")
+        self._loaded[source.span] = LoadedSource(source, load, not block.keeps(number))
+        return self._loaded[source.span]

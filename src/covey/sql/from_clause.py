@@ -1,0 +1,153 @@
+"""Read a FROM clause: its sources and how they join."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from sqlglot import TokenType
+
+from covey.logical.blocks import Expr, Join, JoinKind, Source
+from covey.logical.calls import AICall
+from covey.sql.boolean import conjuncts
+from covey.sql.text import TokenList
+
+_QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
+_JOIN_PREFIXES = (
+    "NATURAL",
+    "INNER",
+    "CROSS",
+    "LEFT",
+    "RIGHT",
+    "FULL",
+    "OUTER",
+    "SEMI",
+    "ANTI",
+    "ASOF",
+    "POSITIONAL",
+)
+_NOT_ALIASES = ("ON", "USING", "TABLESAMPLE", "PIVOT", "UNPIVOT", "WITH")
+NAME_KINDS = (TokenType.VAR, TokenType.IDENTIFIER)
+
+
+class NotPlanned(Exception):
+    """A form that is left to demand iteration; the text says which."""
+
+
+def read_from(
+    tokens: TokenList, first: int, last: int, calls: list[AICall]
+) -> tuple[tuple[Source, ...], tuple[Join, ...]]:
+    """The sources and joins of what stands behind FROM.
+
+    Raises:
+        NotPlanned: a form that planning does not know.
+    """
+    reader = _FromReader(tokens, first, last, calls)
+    return reader.read()
+
+
+class _FromReader:
+    """Reads `source {join source [ON … | USING …]}`."""
+
+    def __init__(self, tokens: TokenList, first: int, last: int, calls: list[AICall]) -> None:
+        self.tokens = tokens
+        self.at = first
+        self.last = last
+        self.calls = calls
+
+    def read(self) -> tuple[tuple[Source, ...], tuple[Join, ...]]:
+        sources, joins = [self.source()], []
+        while self.at < self.last:
+            kind, merges = self.join()
+            sources.append(self.source())
+            if self.word() == "USING":
+                merges = True
+                self.at = self.tokens.partner[self.at + 1] + 1
+            on = self.condition() if self.word() == "ON" else ()
+            joins.append(Join(kind, on, self.tokens[self.at - 1].end, merges))
+        names = [source.alias.lower() for source in sources]
+        if len(set(names)) < len(names):
+            raise NotPlanned("two entries of FROM have one name")
+        return tuple(sources), tuple(joins)
+
+    def word(self, ahead: int = 0) -> str:
+        i = self.at + ahead
+        return self.tokens[i].word if i < self.last else ""
+
+    def kind(self) -> TokenType | None:
+        return self.tokens[self.at].kind if self.at < self.last else None
+
+    def source(self) -> Source:
+        start = self.at
+        kind = self.kind()
+        if kind is TokenType.L_PAREN:
+            if self.word(1) not in _QUERY_STARTS:
+                raise NotPlanned("a join in brackets")
+            self.at = self.tokens.partner[self.at] + 1
+            name = None
+        elif kind is TokenType.STRING:
+            name = PurePath(self.tokens[start].text).name.partition(".")[0]
+            self.at += 1
+        elif kind in NAME_KINDS and self.word() not in ("LATERAL", "VALUES", "UNNEST"):
+            name = self.path()
+        else:
+            raise NotPlanned(f"{self.tokens.text[slice(*self.tokens.span(start, start + 1))]} …")
+        span = self.tokens.span(start, self.at)
+        alias = self.alias()
+        return Source(span, alias or name or "unnamed_subquery", alias is not None)
+
+    def path(self) -> str:
+        """`a.b.c`, perhaps with arguments behind it: a table or a table function."""
+        name = self.tokens[self.at].text
+        self.at += 1
+        while self.kind() is TokenType.DOT:
+            name = self.tokens[self.at + 1].text
+            self.at += 2
+        if self.kind() is TokenType.L_PAREN:
+            self.at = self.tokens.partner[self.at] + 1
+        return name
+
+    def alias(self) -> str | None:
+        if self.word() == "AS":
+            self.at += 1
+        elif (
+            self.kind() not in NAME_KINDS
+            or self.word() in _NOT_ALIASES
+            or self.joins_at(self.at) is not None
+        ):
+            return None
+        alias = self.tokens[self.at].text
+        self.at += 1
+        if self.kind() is TokenType.L_PAREN:
+            raise NotPlanned("column names behind an alias")
+        return alias
+
+    def joins_at(self, i: int) -> int | None:
+        """Index behind JOIN when a join begins at token i."""
+        while i < self.last and self.tokens[i].word in _JOIN_PREFIXES:
+            i += 1
+        return i + 1 if i < self.last and self.tokens[i].word == "JOIN" else None
+
+    def join(self) -> tuple[JoinKind, bool]:
+        """Read a comma or `… JOIN`; return its kind and whether it is NATURAL."""
+        if self.kind() is TokenType.COMMA:
+            self.at += 1
+            return JoinKind.INNER, False
+        behind = self.joins_at(self.at)
+        if behind is None:
+            raise NotPlanned(f"{self.tokens[self.at].text} in FROM")
+        words = {self.tokens[i].word for i in range(self.at, behind)}
+        if words & {"POSITIONAL", "ASOF"}:
+            raise NotPlanned("a positional or as-of join")
+        self.at = behind
+        outer = [kind for kind in JoinKind if kind.name in words]
+        return (outer[0] if outer else JoinKind.INNER), "NATURAL" in words
+
+    def condition(self) -> tuple[Expr, ...]:
+        """Read ON and its condition, which ends where the next join begins."""
+        start = end = self.at + 1
+        for i in self.tokens.top_level(start, self.last):
+            if self.tokens[i].kind is TokenType.COMMA or self.joins_at(i) is not None:
+                break
+            end = self.tokens.partner[i] + 1 if self.tokens.is_open(i) else i + 1
+        self.at = end
+        return tuple(conjuncts(self.tokens, start, end, self.calls))
