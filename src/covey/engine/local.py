@@ -6,13 +6,10 @@ Importing this module, and asking for a spec or a tokenizer, brings in no torch.
 from __future__ import annotations
 
 from functools import cached_property
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from covey.engine.base import Engine, ModelSource
-from covey.errors import InputError
-from covey.hardware.devices import has_nvidia_gpu
 from covey.models.files import ModelFiles
 from covey.models.registry import find_known, is_path, local_path, model_files
 from covey.models.spec import ModelSpec
@@ -20,9 +17,6 @@ from covey.prompts.layout import DEFAULT_LAYOUT
 
 if TYPE_CHECKING:
     from covey.models.tokenizer import TextEncoder
-
-GPU_DEFAULT = "qwen3-4b-fp8"
-CPU_DEFAULT = "qwen3-0.6b"
 
 
 class LocalModel:
@@ -75,34 +69,10 @@ class LocalModel:
         return load_engine(self.name, self.files, self.device, self.layout)
 
 
-def model_source(model: str | PathLike[str] | ModelSource | None) -> ModelSource:
-    """What a user may name as a model, as something that can be opened.
-
-    Args:
-        model: a known name, a path, a source already, or None for this machine's default.
-
-    Raises:
-        ModelError: neither a known name nor a path.
-        InputError: an object that cannot be opened.
-    """
-    if model is None:
-        return LocalModel(GPU_DEFAULT if has_nvidia_gpu() else CPU_DEFAULT)
-    if isinstance(model, str):
-        return LocalModel(model)
-    if isinstance(model, PathLike):
-        return LocalModel(Path(model))
-    if not callable(getattr(model, "open", None)):
-        raise InputError(
-            f"A {type(model).__name__} is no model. Give a name that `covey models` lists, a"
-            " path, or a covey.testing.PlantedModel."
-        )
-    return model
-
-
-def load(model: str | PathLike[str] | ModelSource | None = None) -> Engine:
-    """Load a model; arguments and errors as `model_source`.
+def load(source: str | Path | ModelSource) -> Engine:
+    """Load a model: a known name, a path, or a source already.
 
     Raises:
         ModelError: it cannot be found, read, or run on this machine.
     """
-    return model_source(model).open()
+    return LocalModel(source).open() if isinstance(source, str | Path) else source.open()

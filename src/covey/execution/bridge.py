@@ -52,10 +52,9 @@ class Relations:
         self._connection.execute(f"SET VARIABLE {FIRST_ROW} = {first}").fetchall()
         self._connection.execute(f"SET VARIABLE {LAST_ROW} = {last}").fetchall()
 
-    def prune(self, step: Prune) -> None:
-        """Delete the rows of a source that a query does not name."""
-        kept = self.table(step.query)
-        self._connection.register("covey_kept", kept.rename_columns(["covey_row"]))
+    def prune(self, step: Prune, kept: Ints) -> None:
+        """Delete all rows of a source but those with the row ids `kept`."""
+        self._connection.register("covey_kept", pa.table({"covey_row": kept}))
         try:
             self._connection.execute(
                 f"DELETE FROM {step.table} WHERE rowid NOT IN (SELECT covey_row FROM covey_kept)"

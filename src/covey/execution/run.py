@@ -117,7 +117,8 @@ class Runner:
         elif isinstance(step, Limit):
             self._ask_until_enough(step)
         else:
-            self._complete(partial(self._relations.prune, step))
+            kept = self._complete(partial(self._relations.row_ids, step.query))
+            self._relations.prune(step, kept[0])
 
     def _ask_until_enough(self, step: Limit) -> None:
         """Ask for batches of rows, each as large as all before it."""
