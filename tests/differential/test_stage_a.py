@@ -1,0 +1,42 @@
+"""Stage A against the oracle; see `differential.stage_a`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from differential.harness import Pair, fuzz
+from differential.sources import Files
+from differential.stage_a import grouped_selects, plain_selects, selects_with_ctes
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return Pair()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder: Path = tmp_path_factory.mktemp("parquet")
+    return Files(folder)
+
+
+@fuzz(0.12)
+@given(data=st.data())
+def test_filters_in_where(pair: Pair, files: Files, data: st.DataObject) -> None:
+    pair.check(data.draw(plain_selects(files)))
+
+
+@fuzz(0.08)
+@given(data=st.data())
+def test_filters_below_group_by(pair: Pair, files: Files, data: st.DataObject) -> None:
+    pair.check(data.draw(grouped_selects(files)))
+
+
+@fuzz(0.06)
+@given(data=st.data())
+def test_filters_in_and_around_ctes(pair: Pair, files: Files, data: st.DataObject) -> None:
+    pair.check(data.draw(selects_with_ctes(files)))
