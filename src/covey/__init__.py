@@ -1,8 +1,12 @@
 """Covey: a query-aware inference engine for AI-SQL."""
 
-from covey.api.connection import Connection, connect
-from covey.api.query import Query
+from typing import TYPE_CHECKING, Any
+
 from covey.errors import CoveyError, InputError, ModelError, QueryError, RunError, UnsupportedError
+
+if TYPE_CHECKING:
+    from covey.api.connection import Connection, connect
+    from covey.api.query import Query
 
 __all__ = [
     "Connection",
@@ -15,3 +19,16 @@ __all__ = [
     "UnsupportedError",
     "connect",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Python imports `covey` before `covey.cli`, and `covey --help` has no use for DuckDB.
+    if name in ("Connection", "connect", "Query"):
+        from covey.api import connection, query
+
+        return getattr(query if name == "Query" else connection, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,46 @@
+"""A command line whose model is planted: everything is real but the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from typer.testing import CliRunner
+
+import covey
+from covey.testing import PlantedModel
+
+Answer = Callable[[str, tuple[str, ...]], float | None]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+class CommandLine:
+    """Runs `covey` in this process, its default model replaced by a planted one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def plant(self, answer: Answer) -> None:
+        """Let every connection that names no model use `answer`."""
+        connect = covey.connect
+
+        def planted(model: str | None = None, *, progress: bool | None = None) -> object:
+            return connect(PlantedModel(answer) if model is None else model, progress=progress)
+
+        self._monkeypatch.setattr(covey, "connect", planted)
+
+    def __call__(self, *arguments: str, stdin: str | None = None) -> Ended:
+        from covey.cli.main import app
+
+        result = CliRunner().invoke(app, list(arguments), input=stdin)
+        assert "Traceback" not in result.output
+        return Ended(result.exit_code, result.stdout, result.stderr)
