@@ -21,14 +21,14 @@ ROOT = Path(covey.__file__).parent
 # A layer may import the layers of lower rank, and itself. Layers of one rank may not
 # import each other: the optimizer makes a plan, execution runs it, neither knows the other.
 RANK = {
-    "cli": 10,
-    "api": 9,
-    "testing": 8,
-    "sql": 8,
+    "cli": 9,
+    "api": 8,
     "optimizer": 7,
     "execution": 7,
+    "sql": 6,
     "plan": 6,
     "logical": 5,
+    "testing": 5,
     "engine": 4,
     "prompts": 3,
     "models": 2,
@@ -36,8 +36,9 @@ RANK = {
     "hardware": 0,
     "errors": -1,
 }
-# `import covey` is the api by another name; below it only the api itself may stand.
+# `import covey` is the api by another name: it may hold what users call, nothing else.
 FACADE = "covey"
+BEHIND_THE_FACADE = {"api", "errors"}
 
 # Where torch may be named at all. The modules of these packages that planning needs are
 # found by the subprocess tests below, which see what is really loaded.
@@ -109,7 +110,7 @@ def test_imports_go_downward_only(module: str) -> None:
             continue
         other = layer(imported)
         if own == FACADE:
-            assert other == "api", f"{module} imports {imported}: only the api stands there"
+            assert other in BEHIND_THE_FACADE, f"covey imports {imported}"
         elif other == FACADE:
             assert own == "cli", f"{module} imports covey itself: only the cli may"
         else:
