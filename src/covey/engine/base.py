@@ -34,10 +34,14 @@ class PromptBatch:
         question: what is asked.
         documents: (n, question.arity) int64, ids in the `DocumentStore` of the session.
             A question of arity 0 has n == 1.
+        reads: how many later batches are expected to read the anchor document of a
+            row, 0 where the plan says none; tells the engine what its keys and values
+            are worth once the batch has run.
     """
 
     question: Question
     documents: npt.NDArray[np.int64]
+    reads: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +94,24 @@ class EngineSession(Protocol):
 
     counters: Counters
 
+    @property
+    def capacity(self) -> int:
+        """Tokens whose keys and values the session can hold at once."""
+        ...
+
     def submit(self, batch: PromptBatch) -> int:
-        """Queue a batch; return its ticket at once. Nothing runs before `run`."""
+        """Queue a batch; return its ticket at once. Nothing runs before `run`.
+
+        Tickets count upwards; of work that is ready, the lower ticket goes first.
+        """
+        ...
+
+    def release(self, documents: npt.NDArray[np.int64]) -> None:
+        """No later batch will have one of these documents as its anchor.
+
+        Args:
+            documents: (n,) int64 ids; those the session does not hold are ignored.
+        """
         ...
 
     def run(self) -> Iterator[Answers]:

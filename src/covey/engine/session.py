@@ -108,6 +108,14 @@ class LocalSession:
         self.counters.host_seconds += time.perf_counter() - started
         return ticket
 
+    @property
+    def capacity(self) -> int:
+        """See `EngineSession.capacity`: the chunk budget, nothing outlives a chunk."""
+        return self._budget
+
+    def release(self, documents: Int64) -> None:
+        """See `EngineSession.release`: nothing outlives a chunk."""
+
     def run(self) -> Iterator[Answers]:
         """See `EngineSession.run`.
 

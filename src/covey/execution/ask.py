@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -23,6 +24,26 @@ from covey.prompts.documents import DocumentStore
 
 Ints = npt.NDArray[np.int64]
 _SHOWN = 60
+
+
+@dataclass(slots=True)
+class _Asking:
+    """A call with prompts under way, as its progress line shows it."""
+
+    call: AICall
+    operator: OperatorReport
+    total: int = 0
+    done: int = 0
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class _Ticket:
+    """A batch under way: its prompts, and how many have no answer yet."""
+
+    asking: _Asking
+    wanted: Ints
+    left: int
 
 
 class Asker:
@@ -50,6 +71,10 @@ class Asker:
         self._report = report
         self._progress = progress
         self._session: EngineSession | None = None
+        self._work: Iterator[EngineAnswers] | None = None
+        self._asking: dict[int, _Asking] = {}
+        self._tickets: dict[int, _Ticket] = {}
+        self._tokens_seen = 0
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -61,38 +86,69 @@ class Asker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        for asking in self._asking.values():
+            self._progress.finish(asking.operator.call)
         self._stack.__exit__(kind, error, trace)
 
     def ask(self, call: AICall, documents: Ints) -> None:
-        """Ask about tuples of documents; those with an answer are left out.
+        """Ask about tuples of documents and wait for the answers; see `submit`."""
+        ticket = self.submit(call, documents)
+        while ticket is not None and not self.done(ticket):
+            self.wait()
+
+    def submit(self, call: AICall, documents: Ints, reads: float = 0.0) -> int | None:
+        """Queue prompts about tuples of documents; those with an answer are left out.
 
         Args:
             documents: (n, arity) distinct document ids, none NULL.
+            reads: see `PromptBatch.reads`.
 
-        Raises:
-            RunError: a prompt failed and the call says that the query then fails.
+        Returns:
+            a ticket for `done`, None where nothing had to be asked.
         """
         found, _ = self._answers.of(call.question).find(documents)
         wanted = documents[~found]
         if not len(wanted):
-            return
+            return None
         session = self._open()
-        operator = self._report.operators[call.index]
+        ticket = session.submit(PromptBatch(call.question, wanted, reads))
+        asking = self._asking.get(call.index)
+        if asking is None:
+            asking = self._asking[call.index] = _Asking(call, self._report.operators[call.index])
+            self._progress.start(asking.operator.call, None)
+        asking.total += len(wanted)
+        self._tickets[ticket] = _Ticket(asking, wanted, len(wanted))
+        return ticket
+
+    def done(self, ticket: int) -> bool:
+        """Whether all prompts of a ticket have their answers."""
+        return ticket not in self._tickets
+
+    def wait(self) -> None:
+        """Let the engine work until it gives some answers, and keep them.
+
+        Raises:
+            RunError: a prompt failed and its call says that the query then fails.
+        """
+        if self._work is None:
+            self._work = self._open().run()
         started = time.perf_counter()
-        tokens = session.counters.fresh_tokens
-        done = 0
-        self._progress.start(operator.call, len(wanted))
-        try:
-            session.submit(PromptBatch(call.question, wanted))
-            for answers in session.run():
-                self._keep(call, operator, wanted, answers)
-                done += len(answers.rows)
-                fresh = session.counters.fresh_tokens - tokens
-                self._progress.update(operator.call, done, len(wanted), fresh)
-        finally:
-            self._progress.finish(operator.call)
-            operator.seconds += time.perf_counter() - started
-        self._check_errors(call, operator)
+        answers = next(self._work, None)
+        if answers is None:
+            self._work = None
+            return
+        ticket = self._tickets[answers.ticket]
+        ticket.asking.operator.seconds += time.perf_counter() - started
+        self._keep(ticket, answers)
+
+    def release(self, documents: Ints) -> None:
+        """Tell the engine that documents will not be read again."""
+        if self._session is not None:
+            self._session.release(documents)
+
+    def capacity(self) -> int | None:
+        """Tokens the engine can hold; None before it is loaded."""
+        return None if self._session is None else self._session.capacity
 
     def _open(self) -> EngineSession:
         if self._session is None:
@@ -104,27 +160,47 @@ class Asker:
             self._report.counters = self._session.counters
         return self._session
 
-    def _keep(
-        self, call: AICall, operator: OperatorReport, wanted: Ints, answers: EngineAnswers
-    ) -> None:
-        documents = wanted[answers.rows]
-        self._answers.of(call.question).add(documents, answers.scores)
-        failed = int(np.isnan(answers.scores[:, 0]).sum())
+    def _keep(self, ticket: _Ticket, answers: EngineAnswers) -> None:
+        call, operator = ticket.asking.call, ticket.asking.operator
+        self._answers.of(call.question).add(ticket.wanted[answers.rows], answers.scores)
         operator.prompts += len(answers.rows)
-        operator.failed += failed
+        operator.failed += int(np.isnan(answers.scores[:, 0]).sum())
         if call.reading is Reading.TRUTH:
             true = int((answers.scores[:, 0] > log_odds(call.options.threshold)).sum())
             operator.true = (operator.true or 0) + true
         for row, reason in answers.errors.items():
-            if len(self._report.errors) < MAX_ERRORS_KEPT:
-                texts = self._documents.texts(wanted[row])
-                shown = tuple(text[:_SHOWN] for text in texts)
-                self._report.errors.append(RowError(operator.call, shown, reason))
-            if call.options.on_error is OnError.FAIL:
-                raise RunError(
-                    f"A prompt of {operator.call} failed: {reason}. "
-                    "With the option on_error => 'null' such rows become NULL instead."
-                )
+            self._note_error(call, operator, ticket.wanted[row], reason)
+        self._count(ticket, answers)
+
+    def _count(self, ticket: _Ticket, answers: EngineAnswers) -> None:
+        asking = ticket.asking
+        asking.done += len(answers.rows)
+        ticket.left -= len(answers.rows)
+        if ticket.left == 0:
+            del self._tickets[answers.ticket]
+        fresh = self._report.counters.fresh_tokens - self._tokens_seen
+        self._tokens_seen += fresh
+        asking.tokens += fresh
+        operator = asking.operator
+        self._progress.update(operator.call, asking.done, asking.total, asking.tokens)
+        if asking.done == asking.total and not any(
+            other.asking is asking for other in self._tickets.values()
+        ):
+            self._progress.finish(operator.call)
+            del self._asking[asking.call.index]
+            self._check_errors(asking.call, operator)
+
+    def _note_error(
+        self, call: AICall, operator: OperatorReport, documents: Ints, reason: str
+    ) -> None:
+        if len(self._report.errors) < MAX_ERRORS_KEPT:
+            shown = tuple(text[:_SHOWN] for text in self._documents.texts(documents))
+            self._report.errors.append(RowError(operator.call, shown, reason))
+        if call.options.on_error is OnError.FAIL:
+            raise RunError(
+                f"A prompt of {operator.call} failed: {reason}. "
+                "With the option on_error => 'null' such rows become NULL instead."
+            )
 
     def _check_errors(self, call: AICall, operator: OperatorReport) -> None:
         limit = call.options.max_error_ratio

@@ -37,8 +37,10 @@ class Relations:
 
     def fill(self, load: Load) -> int:
         """Run a load step; return the number of rows."""
-        self._connection.execute(f"DELETE FROM {load.table}").fetchall()
-        rows = self._connection.execute(f"INSERT INTO {load.table} {load.query}").fetchall()
+        # Created anew, so that row ids count from 0 when it is filled a second time.
+        rows = self._connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE {load.table} AS {load.query}"
+        ).fetchall()
         return int(rows[0][0])
 
     def row_ids(self, query: str) -> list[Ints]:
@@ -46,6 +48,17 @@ class Relations:
         table = self.table(query)
         # A row that an outer join filled with NULL has no row id.
         return [column.cast(pa.int64()).fill_null(-1).to_numpy() for column in table.columns]
+
+    def rows_within(self, column: DocumentColumn, first: int, size: int) -> int:
+        """See `StepRunner.rows_within`."""
+        alias = '"' + column.alias.replace('"', '""') + '"'
+        rows = self._connection.execute(
+            f"SELECT coalesce(max(covey_row) + 1, {first + 1}) FROM ("
+            f"SELECT {alias}.rowid AS covey_row, sum(coalesce(strlen({column.expression}), 0)) "
+            f"OVER (ORDER BY {alias}.rowid) AS covey_size FROM {column.table} AS {alias} "
+            f"WHERE {alias}.rowid >= {first}) WHERE covey_size <= {size}"
+        ).fetchall()
+        return int(rows[0][0])
 
     def set_batch(self, first: int, last: int) -> None:
         """Confine demands to row ids from `first` to `last` of the batched source."""

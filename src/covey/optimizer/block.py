@@ -14,7 +14,8 @@ from functools import partial
 
 from covey.logical.blocks import Block, Expr, Join
 from covey.optimizer.demand import Demand
-from covey.optimizer.limit import can_prune, group_asks, plan_prune, stops_early
+from covey.optimizer.flow import FlowPlan
+from covey.optimizer.limit import can_prune, plan_prune
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.semi_join import plan_semi_join
 from covey.optimizer.workspace import Workspace
@@ -56,17 +57,15 @@ class BlockPlanner:
         if not self.block.inner:
             for join in self.block.joins:
                 self._ask_join(join)
-        limit = stops_early(self.rows)
-        first = len(self.work.steps)
+        flow = FlowPlan(self.rows)
         for condition in self.rows.wanted:
             if self._try(condition, Context.TRUTH, self.rows.demand, self._semi_join):
                 self.rows.asked.append(condition)
-        if limit is not None:
-            group_asks(self.rows, limit, first)
-        if can_prune(self.rows, self.direct):
-            plan_prune(self.rows)
         if self._plans_outputs():
             self._ask_outputs()
+        flow.close()
+        if can_prune(self.rows, self.direct):
+            plan_prune(self.rows)
         self.work.binder.check()
 
     def _has_work(self) -> bool:
@@ -133,7 +132,8 @@ class BlockPlanner:
 
     def _output_demand(self, texts: list[str]) -> Demand:
         span, where = self.block.from_span, self.block.clauses.get("WHERE")
-        conditions = [self.work.edited.render(where)] if where is not None else []
+        conditions = [self.rows.batch] if self.rows.batch is not None else []
+        conditions += [self.work.edited.render(where)] if where is not None else []
         relations = self.work.edited.render(span)
         return Demand(self.work, self.block, relations, [*conditions, *texts])
 

@@ -63,43 +63,50 @@ class Demand:
             NotPlanned: an argument needs several sources.
             QueryError: an argument is a BLOB.
         """
-        places = [self._locate(span, loaded) for span in call.arguments]
+        places = [locate(self.work, span, loaded) for span in call.arguments]
         sources = list(dict.fromkeys([*first, *(source for source, _ in places)]))
         query = self.distinct(sources)
         keys = tuple(sources.index(source) for source, _ in places)
+        anchor = call.question.anchor
         written = self.work.edited.text[slice(*call.span)]
-        ask = Ask(call.index, tuple(column for _, column in places), keys, query, written)
+        ask = Ask(call.index, tuple(column for _, column in places), keys, query, written, anchor)
         row_ids = ", ".join(source.row_id for source in sources) or "0"
         self.work.steps.append(ask)
         self.work.edited.replace(call.span, f"{call.row_lookup}({row_ids})")
         self.work.planned |= {call.index}
         return ask
 
-    def _locate(
-        self, span: Span, loaded: list[LoadedSource]
-    ) -> tuple[LoadedSource, DocumentColumn]:
-        """The one source whose rows give an argument."""
-        text = self.work.edited.render(span)
-        found = []
-        for source in loaded:
-            query = f"SELECT ({text}) FROM {source.load.table} AS {source.alias}"
-            columns = self.work.binder.columns(query)
-            if columns is not None:
-                found.append((source, columns[0][1]))
-        if len(found) != 1:
-            raise NotPlanned("one of its documents comes from several tables at once")
-        source, kind = found[0]
-        if kind == "BLOB":
-            raise QueryError(
-                "A BLOB is not a text",
-                sql=self.work.edited.text,
-                span=span,
-                hint="Decode it: decode(column) reads UTF-8.",
-            )
-        if source.nullable and not _plain_column(text):
-            raise NotPlanned("a document under an outer join is not a plain column")
-        expression = f"CAST(({text}) AS VARCHAR)"
-        return source, DocumentColumn(source.load.table, source.source.alias, expression)
+
+def locate(
+    work: Workspace, span: Span, loaded: list[LoadedSource]
+) -> tuple[LoadedSource, DocumentColumn]:
+    """The one source whose rows give an argument.
+
+    Raises:
+        NotPlanned: there is not exactly one.
+        QueryError: the argument is a BLOB.
+    """
+    text = work.edited.render(span)
+    found = []
+    for source in loaded:
+        query = f"SELECT ({text}) FROM {source.load.table} AS {source.alias}"
+        columns = work.binder.columns(query)
+        if columns is not None:
+            found.append((source, columns[0][1]))
+    if len(found) != 1:
+        raise NotPlanned("one of its documents comes from several tables at once")
+    source, kind = found[0]
+    if kind == "BLOB":
+        raise QueryError(
+            "A BLOB is not a text",
+            sql=work.edited.text,
+            span=span,
+            hint="Decode it: decode(column) reads UTF-8.",
+        )
+    if source.nullable and not _plain_column(text):
+        raise NotPlanned("a document under an outer join is not a plain column")
+    expression = f"CAST(({text}) AS VARCHAR)"
+    return source, DocumentColumn(source.load.table, source.source.alias, expression)
 
 
 def _plain_column(text: str) -> bool:

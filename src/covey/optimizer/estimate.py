@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from covey.plan.nodes import Ask, Limit, Load, PhysicalPlan
+from covey.plan.nodes import Ask, Load, PhysicalPlan
 
 # Mean UTF-8 bytes of a token in English prose under the tokenizers of the known models.
 BYTES_A_TOKEN = 4.4
@@ -28,21 +28,17 @@ class StepEstimate:
     tokens: float | None = None
 
 
-def estimate(plan: PhysicalPlan, connection: duckdb.DuckDBPyConnection) -> list[StepEstimate]:
-    """An estimate for each step of the plan, in order."""
+def estimate(
+    plan: PhysicalPlan, connection: duckdb.DuckDBPyConnection
+) -> dict[Load | Ask, StepEstimate]:
+    """What is known of each load and each ask of a plan."""
     loads = {step.table: step for step in plan.steps if isinstance(step, Load)}
     rows = {table: _count(load, connection) for table, load in loads.items()}
-    found = []
-    for step in plan.steps:
-        if isinstance(step, Load):
-            found.append(StepEstimate(rows[step.table]))
-        elif isinstance(step, Ask):
-            found.append(_estimate_ask(step, loads, rows, connection))
-        elif isinstance(step, Limit):
-            found.append(_estimate_ask(step.asks[0], loads, rows, connection))
-        else:
-            found.append(StepEstimate())
-    return found
+    known: dict[Load | Ask, StepEstimate] = {
+        load: StepEstimate(rows[table]) for table, load in loads.items()
+    }
+    known.update({ask: _estimate_ask(ask, loads, rows, connection) for ask in plan.asks()})
+    return known
 
 
 def _count(load: Load, connection: duckdb.DuckDBPyConnection) -> int | None:

@@ -5,49 +5,18 @@ from __future__ import annotations
 from covey.logical.blocks import Block
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import Workspace
-from covey.plan.nodes import FIRST_ROW, LAST_ROW, Ask, Limit, Prune
+from covey.plan.nodes import Prune
 
 # A row of FROM is a row of the result only without these.
 _NOT_ROW_BY_ROW = ("GROUP BY", "HAVING", "QUALIFY", "USING SAMPLE", "WINDOW")
 
 
-def stops_early(rows: BlockRows) -> int | None:
-    """How many rows are enough where a block's conditions may be asked batch by batch.
-
-    From then on the demands of the block are confined to the batch.
-    """
+def enough_rows(rows: BlockRows) -> int | None:
+    """How many rows are enough, where LIMIT lets a block stop asking; else None."""
     block = rows.block
-    if (
-        not rows.wanted
-        or not block.inner
-        or "ORDER BY" in block.clauses
-        or not _row_by_row(block, rows.work)
-    ):
+    if not rows.wanted or "ORDER BY" in block.clauses or not _row_by_row(block, rows.work):
         return None
-    needed = _needed(block, rows.work)
-    if needed is not None:
-        rows.batch = (
-            f"{rows.loaded[0].row_id} BETWEEN getvariable('{FIRST_ROW}')"
-            f" AND getvariable('{LAST_ROW}')"
-        )
-    return needed
-
-
-def group_asks(rows: BlockRows, needed: int, first: int) -> None:
-    """Gather the asks of the conditions, the steps from `first` on, into one step.
-
-    A condition that was left to demand iteration has its answers only at the end, so
-    that then no batch can tell whether there are enough rows: all rows are one batch.
-    """
-    steps = rows.work.steps
-    rows.batch = None
-    asks = tuple(step for step in steps[first:] if isinstance(step, Ask))
-    others = [step for step in steps[first:] if not isinstance(step, Ask)]
-    complete = len(rows.asked) == len(rows.wanted)
-    found = rows.demand().query("1")
-    enough = f"SELECT count(*) FROM ({found} LIMIT {needed})" if complete else None
-    table = rows.loaded[0].load.table
-    steps[first:] = [*others, Limit(asks, table, enough, needed)] if asks else others
+    return _needed(block, rows.work)
 
 
 def can_prune(rows: BlockRows, direct: frozenset[int]) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
-from covey.plan.nodes import Ask, Limit, Load, PhysicalPlan
+from covey.plan.nodes import Ask, Flow, Load, PhysicalPlan
 
 
 class Estimate(Protocol):
@@ -18,23 +18,26 @@ class Estimate(Protocol):
     def tokens(self) -> float | None: ...
 
 
-def explain(plan: PhysicalPlan, estimates: Sequence[Estimate]) -> str:
+def explain(plan: PhysicalPlan, estimates: Mapping[Load | Ask, Estimate]) -> str:
     """The steps of a plan, one paragraph each, and the calls that run on demand."""
-    lines = []
-    for number, (step, known) in enumerate(zip(plan.steps, estimates, strict=True), 1):
+    lines: list[str] = []
+    number = 0
+    for step in plan.steps:
+        number += 1
         if isinstance(step, Load):
-            lines += _load(number, step, known)
+            lines += _load(number, step, estimates[step])
         elif isinstance(step, Ask):
-            lines += _ask(f"{number}. ask", step, known)
-        elif isinstance(step, Limit):
-            for ask in step.asks:
-                lines += _ask(f"{number}. ask", ask, known)
-            lines.append(f"    in batches, until {step.needed:,} rows are found")
+            lines += _ask(number, step, estimates[step])
+        elif isinstance(step, Flow):
+            for number, ask in enumerate(step.asks, number):
+                lines += _ask(number, ask, estimates[ask])
+            if step.needed is not None:
+                lines.append(f"    in batches, until {step.needed:,} rows are found")
         else:
             lines.append(f"{number}. keep only the rows that LIMIT lets through")
     for call in plan.calls:
         if call.index in plan.on_demand:
-            written = _one_line(plan.sql[slice(*call.span)])
+            written = one_line(plan.sql[slice(*call.span)])
             lines.append(f"on demand: {written}")
             lines.append(f"    because {plan.on_demand[call.index]}")
     lines.append("then DuckDB runs the rest" if plan.calls else "DuckDB runs all of it")
@@ -44,12 +47,12 @@ def explain(plan: PhysicalPlan, estimates: Sequence[Estimate]) -> str:
 def _load(number: int, load: Load, known: Estimate) -> list[str]:
     rows = "rows depend on earlier answers" if known.rows is None else f"{known.rows:,} rows"
     lines = [f"{number}. load {load.alias}: {rows}"]
-    lines += [f"    where {_one_line(condition)}" for condition in load.pushed]
+    lines += [f"    where {one_line(condition)}" for condition in load.pushed]
     return lines
 
 
-def _ask(head: str, ask: Ask, known: Estimate) -> list[str]:
-    lines = [f"{head} {_one_line(ask.condition)}"]
+def _ask(number: int, ask: Ask, known: Estimate) -> list[str]:
+    lines = [f"{number}. ask {one_line(ask.condition)}"]
     if known.rows is None or known.tokens is None:
         lines.append("    prompts depend on earlier answers")
     else:
@@ -58,5 +61,6 @@ def _ask(head: str, ask: Ask, known: Estimate) -> list[str]:
     return lines
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """A text of the query with its line breaks and runs of blanks made one blank."""
     return " ".join(text.split())

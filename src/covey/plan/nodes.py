@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from covey.logical.calls import AICall
 
-# DuckDB variables that hold the first and last row id of the batch of a `Limit` step.
+# DuckDB variables that hold the first and last row id of the batch of a `Flow` step.
 FIRST_ROW = "covey_first_row"
 LAST_ROW = "covey_last_row"
 
@@ -71,6 +71,7 @@ class Ask:
         keys: for each argument, the column of `demand` that holds its row id.
         demand: query whose columns are row ids of the loaded sources, distinct.
         condition: the call as the user wrote it.
+        anchor: which argument comes first in the prompt.
         stop: when the partners of a row need not all be asked.
     """
 
@@ -79,26 +80,37 @@ class Ask:
     keys: tuple[int, ...]
     demand: str
     condition: str
+    anchor: int = 0
     stop: Stop | None = None
+
+    @property
+    def anchor_documents(self) -> DocumentColumn | None:
+        """The documents that come first in the prompts; None for a constant prompt."""
+        return self.documents[self.anchor] if self.documents else None
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """Ask batch by batch until LIMIT has enough rows.
+class Flow:
+    """Ask several calls batch by batch, so that a batch passes from one to the next.
+
+    The keys and values of a batch's documents stay with the model meanwhile, and where
+    LIMIT has enough rows the rest is never asked.
 
     Attributes:
         asks: asked in order for each batch; their demands are confined to the row ids
             from `FIRST_ROW` to `LAST_ROW` of `table`.
-        table: the source that is cut into batches.
-        enough: query for the number of result rows found so far, at most `needed`; None
-            where that is known only at the end, so that all rows are one batch.
-        needed: LIMIT plus OFFSET.
+        table: the loaded source that is cut into batches.
+        column: the documents whose length counts; None where all rows are one batch.
+        needed: rows that are enough, LIMIT plus OFFSET; None for all.
+        found: query for the number of result rows so far, at most `needed`; None where
+            that is known only at the end.
     """
 
     asks: tuple[Ask, ...]
     table: str
-    enough: str | None
-    needed: int
+    column: DocumentColumn | None
+    needed: int | None = None
+    found: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +126,7 @@ class Prune:
     query: str
 
 
-Step = Load | Ask | Limit | Prune
+Step = Load | Ask | Flow | Prune
 
 
 @dataclass(slots=True)
@@ -145,5 +157,5 @@ class PhysicalPlan:
         for step in self.steps:
             if isinstance(step, Ask):
                 yield step
-            elif isinstance(step, Limit):
+            elif isinstance(step, Flow):
                 yield from step.asks

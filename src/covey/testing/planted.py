@@ -21,6 +21,7 @@ LabelAnswer = Callable[[str, tuple[str, ...], tuple[str, ...]], int | None]
 
 # Answers are given back in pieces, as an engine does after each chunk.
 PROMPTS_A_CHUNK = 1024
+CAPACITY = 4_000_000
 
 
 class PlantedModel:
@@ -99,6 +100,14 @@ class PlantedSession:
         self._queue: list[tuple[int, PromptBatch]] = []
         self._tickets = 0
         self.counters = Counters()
+
+    @property
+    def capacity(self) -> int:
+        """No keys, no values, no limit but the size of a batch that is good to handle."""
+        return CAPACITY
+
+    def release(self, documents: npt.NDArray[np.int64]) -> None:
+        """Nothing is held."""
 
     def submit(self, batch: PromptBatch) -> int:
         self._tickets += 1

@@ -1,0 +1,157 @@
+"""Ask one call of a plan for the rows that a query names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from covey.errors import RunError
+from covey.execution.ask import Asker
+from covey.execution.bridge import Relations
+from covey.execution.lookup import Lookups, RowDocuments, distinct_rows
+from covey.execution.partners import Partners
+from covey.logical.calls import AICall
+from covey.plan.nodes import Ask, DocumentColumn, Load, Prune
+from covey.prompts.documents import NULL_ID, DocumentStore
+
+Ints = npt.NDArray[np.int64]
+Result = TypeVar("Result")
+
+# Each round answers all that the round before lacked, so that a statement settles after
+# as many rounds as its calls depend on one another. Only a statement that draws other
+# rows every time it runs does not.
+MAX_ROUNDS = 1000
+
+# Marks a row whose text has not been read.
+_UNREAD = -2
+
+
+class StepRunner:
+    """Loads sources and asks calls; knows the documents of every row it has read.
+
+    Args:
+        calls: the calls of the statement.
+        relations: DuckDB, on the connection that the plan was made on.
+        lookups: registered there for the calls.
+        asker: asks the model.
+        documents: the documents of the query.
+    """
+
+    def __init__(
+        self,
+        calls: list[AICall],
+        relations: Relations,
+        lookups: Lookups,
+        asker: Asker,
+        documents: DocumentStore,
+    ) -> None:
+        self._calls = calls
+        self._relations = relations
+        self._lookups = lookups
+        self._asker = asker
+        self._documents = documents
+        self._columns: dict[DocumentColumn, Ints] = {}
+        self._rows: dict[str, int] = {}
+
+    def complete(self, work: Callable[[], Result]) -> Result:
+        """Repeat `work` until none of its look-ups lacks an answer.
+
+        Raises:
+            RunError: it never settles.
+        """
+        for _ in range(MAX_ROUNDS):
+            result = work()
+            missing = list(self._lookups.take_missing(self._calls))
+            if not missing:
+                return result
+            for call, documents in missing:
+                self._asker.ask(call, documents)
+        raise RunError(
+            f"The query still asks for new documents after {MAX_ROUNDS} rounds: it draws other "
+            "rows every time it runs, by random() or a sample. Store that part first, "
+            "CREATE TEMP TABLE … AS SELECT …, and query the table."
+        )
+
+    def load(self, step: Load) -> None:
+        """Fill the table of a load step."""
+        self._rows[step.table] = self.complete(partial(self._relations.fill, step))
+
+    def prune(self, step: Prune) -> None:
+        """Delete the rows that a prune step does not keep."""
+        kept = self.complete(partial(self._relations.row_ids, step.query))
+        self._relations.prune(step, kept[0])
+
+    def rows_of(self, table: str) -> int:
+        """Rows of a loaded source."""
+        return self._rows[table]
+
+    def count(self, query: str) -> int:
+        """The number that a query gives."""
+        return int(self.complete(partial(self._relations.table, query)).column(0)[0].as_py())
+
+    def set_batch(self, first: int, last: int) -> None:
+        """Confine the demands of a flow to some rows of its source."""
+        self._relations.set_batch(first, last)
+
+    def rows_within(self, column: DocumentColumn, first: int, size: int) -> int:
+        """Where a batch from row `first` on ends, so that its texts have `size` bytes at most.
+
+        It holds one row at least.
+        """
+        return self._relations.rows_within(column, first, size)
+
+    def documents_between(self, column: DocumentColumn, first: int, last: int) -> Ints:
+        """The documents read so far of some rows; `NULL_ID` elsewhere."""
+        known = self._columns.get(column)
+        if known is None:
+            return np.empty(0, np.int64)
+        part = known[first : last + 1]
+        return np.where(part == _UNREAD, NULL_ID, part)
+
+    def ask(self, step: Ask, reads: float = 0.0) -> Iterator[int | None]:
+        """Ask a call for the rows of its demand.
+
+        Yields:
+            tickets of the asker; go on when the last one is done.
+        """
+        rows = self.complete(partial(self._relations.row_ids, step.demand))
+        if step.stop is None or not len(rows[0]):
+            yield self._ask_rows(step, rows, reads)
+            return
+        # The partners of a row are asked in rounds that double, so that at most twice as
+        # many are asked as the first match needed.
+        left = Partners(rows, step.stop.keys)
+        size = 1
+        while left.count:
+            yield self._ask_rows(step, left.take(size), reads + 1.0)
+            left.drop(self.complete(partial(self._relations.row_ids, step.stop.decided)))
+            size *= 2
+
+    def _ask_rows(self, step: Ask, rows: list[Ints], reads: float) -> int | None:
+        call = self._calls[step.call]
+        documents = np.empty((len(rows[0]), len(step.documents)), np.int64)
+        places = []
+        for i, (column, key) in enumerate(zip(step.documents, step.keys, strict=True)):
+            place = RowDocuments(key, self._read_documents(column, rows[key]))
+            documents[:, i] = place.of_rows(rows[key])
+            places.append(place)
+        self._lookups.set_rows(call, tuple(places))
+        documents = documents[(documents != NULL_ID).all(axis=1)]
+        if not len(documents):
+            return None
+        return self._asker.submit(call, distinct_rows(documents), reads)
+
+    def _read_documents(self, column: DocumentColumn, rows: Ints) -> Ints:
+        """Document ids by row id of a source, with those of `rows` read."""
+        known = self._columns.get(column)
+        if known is None:
+            known = self._columns[column] = np.full(self._rows[column.table], _UNREAD, np.int64)
+        wanted = np.unique(rows[rows >= 0])
+        wanted = wanted[known[wanted] == _UNREAD]
+        if len(wanted):
+            known[wanted] = self._documents.add(self._relations.texts(column, wanted))
+        return np.where(known == _UNREAD, NULL_ID, known)

@@ -1,0 +1,67 @@
+"""Cut the rows of a block into batches that pass from one question to the next."""
+
+from __future__ import annotations
+
+from covey.optimizer.demand import locate
+from covey.optimizer.limit import enough_rows
+from covey.optimizer.rows import BlockRows
+from covey.optimizer.workspace import LoadedSource
+from covey.plan.nodes import FIRST_ROW, LAST_ROW, Ask, Flow, Step
+from covey.sql.from_clause import NotPlanned
+
+
+class FlowPlan:
+    """The batches of one block, opened before its calls are asked and closed behind them.
+
+    Only where all joins of the block are inner: elsewhere a row may need partners of
+    every batch. The batches are cut along the source that gives most anchors, since
+    their keys and values are what a batch keeps.
+
+    Args:
+        rows: the block, its sources loaded.
+    """
+
+    def __init__(self, rows: BlockRows) -> None:
+        self._rows = rows
+        self._first = len(rows.work.steps)
+        self._needed = enough_rows(rows)
+        self._source = _anchor_source(rows) if rows.block.inner else None
+        if self._source is not None:
+            row_id = self._source.row_id
+            rows.batch = (
+                f"{row_id} BETWEEN getvariable('{FIRST_ROW}') AND getvariable('{LAST_ROW}')"
+            )
+
+    def close(self) -> None:
+        """Gather the asks since the opening into one step."""
+        rows, steps = self._rows, self._rows.work.steps
+        rows.batch = None
+        asks = tuple(step for step in steps[self._first :] if isinstance(step, Ask))
+        if self._source is None or not asks:
+            return
+        others: list[Step] = [s for s in steps[self._first :] if not isinstance(s, Ask)]
+        found = None
+        # A condition that was left to demand iteration has its answers only at the end,
+        # so that no batch can tell how many rows are found.
+        if self._needed is not None and len(rows.asked) == len(rows.wanted):
+            found = f"SELECT count(*) FROM ({rows.demand().query('1')} LIMIT {self._needed})"
+        needed = None if found is None else self._needed
+        table = self._source.load.table
+        columns = [column for ask in asks for column in ask.documents if column.table == table]
+        flow = Flow(asks, table, columns[0] if columns else None, needed, found)
+        steps[self._first :] = [*others, flow]
+
+
+def _anchor_source(rows: BlockRows) -> LoadedSource:
+    """The source that gives the anchor of most calls; the first among equals."""
+    counts = dict.fromkeys(rows.loaded, 0)
+    for number in frozenset[int]().union(*(c.calls for c in rows.wanted)):
+        call = rows.work.calls[number]
+        if not call.arguments:
+            continue
+        try:
+            source, _ = locate(rows.work, call.arguments[call.question.anchor], rows.loaded)
+        except NotPlanned:
+            continue
+        counts[source] += 1
+    return max(rows.loaded, key=lambda source: counts[source])
