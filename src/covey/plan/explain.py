@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -21,20 +22,19 @@ class Estimate(Protocol):
 def explain(plan: PhysicalPlan, estimates: Mapping[Load | Ask, Estimate]) -> str:
     """The steps of a plan, one paragraph each, and the calls that run on demand."""
     lines: list[str] = []
-    number = 0
+    numbers = itertools.count(1)
     for step in plan.steps:
-        number += 1
         if isinstance(step, Load):
-            lines += _load(number, step, estimates[step])
+            lines += _load(next(numbers), step, estimates[step])
         elif isinstance(step, Ask):
-            lines += _ask(number, step, estimates[step])
+            lines += _ask(next(numbers), step, estimates[step])
         elif isinstance(step, Flow):
-            for number, ask in enumerate(step.asks, number):
-                lines += _ask(number, ask, estimates[ask])
+            for ask in step.asks:
+                lines += _ask(next(numbers), ask, estimates[ask])
             if step.needed is not None:
                 lines.append(f"    in batches, until {step.needed:,} rows are found")
         else:
-            lines.append(f"{number}. keep only the rows that LIMIT lets through")
+            lines.append(f"{next(numbers)}. keep only the rows that LIMIT lets through")
     for call in plan.calls:
         if call.index in plan.on_demand:
             written = one_line(plan.sql[slice(*call.span)])
