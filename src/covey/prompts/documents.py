@@ -25,7 +25,9 @@ class DocumentStore:
     def __len__(self) -> int:
         return len(self._texts)
 
-    def add(self, texts: pa.Array | pa.ChunkedArray | Sequence[str | None]) -> npt.NDArray[np.int64]:
+    def add(
+        self, texts: pa.Array | pa.ChunkedArray | Sequence[str | None]
+    ) -> npt.NDArray[np.int64]:
         """Return the id of each text, adding those not seen before.
 
         Args:
