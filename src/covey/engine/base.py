@@ -92,7 +92,10 @@ class Counters:
 class EngineSession(Protocol):
     """One query's work. Leaving the `with` block frees all it held, also on failure."""
 
-    counters: Counters
+    @property
+    def counters(self) -> Counters:
+        """The session's account, brought up to date while it runs."""
+        ...
 
     @property
     def capacity(self) -> int:
@@ -131,8 +134,15 @@ class EngineSession(Protocol):
 class Engine(Protocol):
     """A loaded model, ready to answer."""
 
-    name: str
-    fingerprint: str
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the weights: engines of one fingerprint give one answer to a prompt."""
+        ...
 
     def session(self, documents: DocumentStore) -> EngineSession:
         """Open a session over the documents of one query, to which more may be added.
@@ -145,7 +155,10 @@ class Engine(Protocol):
 class ModelSource(Protocol):
     """A model that is not loaded yet: all that planning needs to know of it."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What plans and reports call it."""
+        ...
 
     def open(self) -> Engine:
         """Load the model.

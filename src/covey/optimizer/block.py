@@ -66,7 +66,6 @@ class BlockPlanner:
         flow.close()
         if can_prune(self.rows, self.direct):
             plan_prune(self.rows)
-        self.work.binder.check()
 
     def _has_work(self) -> bool:
         on = [c for join in self.block.joins for c in join.on]

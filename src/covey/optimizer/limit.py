@@ -14,9 +14,10 @@ _NOT_ROW_BY_ROW = ("GROUP BY", "HAVING", "QUALIFY", "USING SAMPLE", "WINDOW")
 def enough_rows(rows: BlockRows) -> int | None:
     """How many rows are enough, where LIMIT lets a block stop asking; else None."""
     block = rows.block
-    if not rows.wanted or "ORDER BY" in block.clauses or not _row_by_row(block, rows.work):
+    if not rows.wanted or "ORDER BY" in block.clauses:
         return None
-    return _needed(block, rows.work)
+    needed = _needed(block, rows.work)
+    return needed if needed is not None and _row_by_row(block, rows.work) else None
 
 
 def can_prune(rows: BlockRows, direct: frozenset[int]) -> bool:
@@ -26,8 +27,8 @@ def can_prune(rows: BlockRows, direct: frozenset[int]) -> bool:
     return (
         bool(outputs & direct)
         and len(block.sources or ()) == 1
-        and _row_by_row(block, rows.work)
         and _needed(block, rows.work) is not None
+        and _row_by_row(block, rows.work)
     )
 
 

@@ -45,8 +45,14 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
     for block in blocks:
         for place, written in block.unnamed:
             work.edited.replace((place, place), f" AS {quote_name(written)}")
-    for block in blocks:
-        _plan_block(block, work)
+    start = work.mark()
+    _plan_blocks(blocks, work)
+    try:
+        work.binder.check()
+    except QueryError:
+        # Some block's edits do not bind in the whole; find out which and do without.
+        work.revert(start)
+        _plan_blocks(blocks, work, check_each=True)
     for call in work.calls:
         if work.owner[call.index] is None:
             work.on_demand[call.index] = "it stands outside a SELECT"
@@ -61,6 +67,19 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
         rehearsal=work.edited.render(span) if effects and span is not None else None,
         on_demand={i: reason for i, reason in work.on_demand.items() if i not in work.planned},
     )
+
+
+def _plan_blocks(blocks: list[Block], work: Workspace, check_each: bool = False) -> None:
+    for block in blocks:
+        mark = work.mark()
+        _plan_block(block, work)
+        try:
+            if check_each:
+                work.binder.check()
+        except QueryError:
+            work.revert(mark)
+            for call in work.direct(block):
+                work.on_demand[call] = "its block could not be rewritten"
 
 
 def _plan_block(block: Block, work: Workspace) -> None:
