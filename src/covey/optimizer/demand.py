@@ -88,7 +88,10 @@ def locate(
     """
     text = work.edited.render(span)
     found = []
+    sources = tuple(source.source for source in loaded)
     for source in loaded:
+        if work.names_other(span, source.source.alias, sources):
+            continue
         query = f"SELECT ({text}) FROM {source.load.table} AS {source.alias}"
         columns = work.binder.columns(query)
         if columns is not None:

@@ -95,6 +95,11 @@ class Workspace:
         """Whether a step since the mark drops rows."""
         return any(isinstance(step, Prune) for step in self.steps[mark.steps :])
 
+    def names_other(self, span: Span, alias: str, sources: tuple[Source, ...]) -> bool:
+        """Whether a text names the alias of another source: a quick no, before binding."""
+        others = {source.alias.lower() for source in sources} - {alias.lower()}
+        return bool(others & self.tokens.qualifiers(span))
+
     def with_clause(self, block: Block) -> str:
         """The WITH clause that makes visible what the block can see."""
         if not block.scope:
@@ -128,6 +133,8 @@ class Workspace:
             raise NotPlanned(f"{source.alias} has two columns of one name")
         pushed = []
         for span in list(conditions):
+            if self.names_other(span, source.alias, block.sources):
+                continue
             text = self.edited.render(span)
             if self.binder.columns(f"{query} WHERE ({text})") is not None:
                 pushed.append(text)

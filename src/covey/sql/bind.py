@@ -92,10 +92,10 @@ class Binder:
     def columns(self, query: str) -> list[tuple[str, str]] | None:
         """Names and types of the columns of a query; None where DuckDB refuses it."""
         try:
-            rows = self._connection.execute(f"DESCRIBE {query}").fetchall()
+            relation = self._connection.sql(query)
         except MISTAKES:
             return None
-        return [(str(row[0]), str(row[1])) for row in rows]
+        return list(zip(relation.columns, map(str, relation.types), strict=True))
 
 
 def mistake(error: duckdb.Error, ran: str, shift: int, sql: str, offsets: OffsetMap) -> QueryError:

@@ -7,7 +7,7 @@ result to DuckDB, so that whatever DuckDB accepts arrives there letter for lette
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import overload
@@ -51,6 +51,7 @@ class TokenList(Sequence[Token]):
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = _tokenize(text)
+        self.starts = [token.start for token in self.tokens]
         self.partner = self._match_brackets()
 
     def __len__(self) -> int:
@@ -113,6 +114,16 @@ class TokenList(Sequence[Token]):
                 begin = i + 1
         parts.append((begin, end))
         return parts
+
+    def qualifiers(self, span: Span) -> set[str]:
+        """The names before a dot inside a span, lower case: aliases, among others."""
+        first = bisect_left(self.starts, span[0])
+        last = bisect_left(self.starts, span[1])
+        return {
+            self.tokens[i].text.lower()
+            for i in range(first, last - 1)
+            if self.tokens[i + 1].kind is TokenType.DOT
+        }
 
     def span(self, start: int, end: int) -> Span:
         """Character span of the tokens [start, end), which must not be empty.
