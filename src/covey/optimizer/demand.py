@@ -87,12 +87,15 @@ def locate(
         QueryError: the argument is a BLOB.
     """
     text = work.edited.render(span)
+    if work.tokens.words(span) & {"OVER", "UNNEST"}:
+        raise NotPlanned("one of its documents depends on more than one row")
     found = []
     sources = tuple(source.source for source in loaded)
     for source in loaded:
         if work.names_other(span, source.source.alias, sources):
             continue
-        query = f"SELECT ({text}) FROM {source.load.table} AS {source.alias}"
+        # With a row id beside it an aggregate does not bind: its document is no row's.
+        query = f"SELECT ({text}), {source.row_id} FROM {source.load.table} AS {source.alias}"
         columns = work.binder.columns(query)
         if columns is not None:
             found.append((source, columns[0][1]))

@@ -58,10 +58,10 @@ def _row_by_row(block: Block, work: Workspace) -> bool:
         return False
     if any(clause in block.clauses for clause in _NOT_ROW_BY_ROW):
         return False
-    words = [t.word for t in work.tokens if span[0] <= t.start and t.end <= span[1]]
-    if words[:1] == ["DISTINCT"] or "OVER" in words or "UNNEST" in words:
+    words = work.tokens.words(span)
+    if words & {"DISTINCT", "OVER", "UNNEST"}:
         return False
-    return not work.binder.any_aggregate(words)
+    return not work.binder.any_aggregate(sorted(words))
 
 
 def _needed(block: Block, work: Workspace) -> int | None:

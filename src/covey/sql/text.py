@@ -115,6 +115,12 @@ class TokenList(Sequence[Token]):
         parts.append((begin, end))
         return parts
 
+    def words(self, span: Span) -> set[str]:
+        """The bare words inside a span, upper case."""
+        first = bisect_left(self.starts, span[0])
+        last = bisect_left(self.starts, span[1])
+        return {token.word for token in self.tokens[first:last]} - {""}
+
     def qualifiers(self, span: Span) -> set[str]:
         """The names before a dot inside a span, lower case: aliases, among others."""
         first = bisect_left(self.starts, span[0])
