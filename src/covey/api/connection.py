@@ -17,6 +17,7 @@ from covey.api.sources import register
 from covey.engine.base import Engine, ModelSource
 from covey.errors import InputError
 from covey.execution.progress import Progress, progress_for
+from covey.sql.dialect import Dialect, read_dialect
 
 
 def connect(
@@ -24,6 +25,7 @@ def connect(
     *,
     database: str | PathLike[str] = ":memory:",
     progress: bool | None = None,
+    dialect: str | None = None,
 ) -> Connection:
     """Open a connection; nothing is loaded yet.
 
@@ -33,12 +35,14 @@ def connect(
             default of this machine.
         database: a DuckDB database file; in memory unless given.
         progress: show how far a query is; None shows it on a terminal only.
+        dialect: "snowflake" or "bigquery" accepts only that vendor's spelling of AI
+            functions; None accepts both, also side by side. Other SQL is always DuckDB's.
 
     Raises:
-        InputError: the database cannot be opened.
+        InputError: the database cannot be opened, or there is no such dialect.
         ModelError: there is no such model.
     """
-    return Connection(model_source(model), database, progress)
+    return Connection(model_source(model), database, progress, read_dialect(dialect))
 
 
 class Connection:
@@ -48,7 +52,11 @@ class Connection:
     """
 
     def __init__(
-        self, model: ModelSource, database: str | PathLike[str], progress: bool | None
+        self,
+        model: ModelSource,
+        database: str | PathLike[str],
+        progress: bool | None,
+        dialect: Dialect | None = None,
     ) -> None:
         try:
             self._duckdb = duckdb.connect(str(database))
@@ -60,6 +68,7 @@ class Connection:
         self._model = model
         self._engine: Engine | None = None
         self._show_progress = progress
+        self.dialect = dialect
         self.lock = threading.RLock()
         self.table_names = itertools.count()
 
@@ -77,13 +86,18 @@ class Connection:
         with self.lock:
             register(self._duckdb, name, data)
 
-    def sql(self, text: str) -> Query:
+    def sql(self, text: str, *, dialect: str | None = None) -> Query:
         """A query; its text is checked now, it runs when a result is first asked for.
+
+        Args:
+            text: SQL, one statement or several.
+            dialect: as for `connect`; None takes that of the connection.
 
         Raises:
             QueryError: the text is wrong; nothing was asked of the model.
+            InputError: there is no such dialect.
         """
-        return Query(self, text)
+        return Query(self, text, read_dialect(dialect) or self.dialect)
 
     def explain(self, text: str) -> str:
         """What running the query would do; see `Query.explain`."""

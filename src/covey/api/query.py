@@ -22,6 +22,7 @@ from covey.plan.explain import explain
 from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import read_error
+from covey.sql.dialect import Dialect
 from covey.sql.lift import lift
 
 if TYPE_CHECKING:
@@ -37,14 +38,16 @@ class Query:
     Args:
         connection: where it runs.
         text: one SQL statement.
+        dialect: whose spelling of AI functions is accepted; None accepts both.
 
     Raises:
         QueryError: the text is wrong.
     """
 
-    def __init__(self, connection: Connection, text: str) -> None:
+    def __init__(self, connection: Connection, text: str, dialect: Dialect | None = None) -> None:
         self._connection = connection
         self._text = text
+        self._dialect = dialect
         self._result: pa.Table | None = None
         self._report: Report | None = None
         with self._planned(Answers(), DocumentStore()):
@@ -102,7 +105,7 @@ class Query:
             lookups = Lookups(connection.duckdb, answers, documents)
             plan: PhysicalPlan | None = None
             try:
-                lifted = lift(self._text, connection.duckdb)
+                lifted = lift(self._text, connection.duckdb, self._dialect)
                 lookups.register(lifted.calls)
                 plan = make_plan(lifted, connection.table_names)
                 yield plan, lookups

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,11 +13,14 @@ from covey.prompts.question import Question
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+_NO_ERRORS: Mapping[int, str] = MappingProxyType({})
+
 
 class AnswerTable:
     """Answers to one question, by the documents it was asked about.
 
-    Failed prompts are kept too, as NaN: they were asked and are not asked again.
+    Failed prompts are kept too, as NaN and a reason: they were asked and are not asked
+    again.
 
     Args:
         question: what was asked.
@@ -26,6 +32,7 @@ class AnswerTable:
         self._keys: Ints = np.empty(0, np.int64)
         self._scores: Floats = np.empty((0, question.width), np.float64)
         self._new: list[tuple[Ints, Floats]] = []
+        self._reasons: dict[int, str] = {}
 
     def __len__(self) -> int:
         return len(self._keys) + sum(len(keys) for keys, _ in self._new)
@@ -50,9 +57,24 @@ class AnswerTable:
             len(documents),
         )
 
-    def add(self, documents: Ints, scores: Floats) -> None:
-        """Keep answers. documents: (n, arity) ids; scores: (n, question.width)."""
-        self._new.append((self.keys(documents), scores))
+    def add(self, documents: Ints, scores: Floats, errors: Mapping[int, str] = _NO_ERRORS) -> None:
+        """Keep answers.
+
+        Args:
+            documents: (n, arity) ids.
+            scores: (n, question.width), NaN where a prompt failed.
+            errors: row of `documents` -> why it failed.
+        """
+        keys = self.keys(documents)
+        self._new.append((keys, scores))
+        for row, reason in errors.items():
+            self._reasons[int(keys[row])] = reason
+
+    def reasons(self, documents: Ints) -> list[str | None]:
+        """Why each of some tuples has failed; None where it has not."""
+        if not self._reasons:
+            return [None] * len(documents)
+        return [self._reasons.get(key) for key in self.keys(documents).tolist()]
 
     def find(self, documents: Ints) -> tuple[npt.NDArray[np.bool_], Floats]:
         """Which tuples have an answer, and the answers.

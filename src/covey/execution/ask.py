@@ -162,7 +162,10 @@ class Asker:
 
     def _keep(self, ticket: _Ticket, answers: EngineAnswers) -> None:
         call, operator = ticket.asking.call, ticket.asking.operator
-        self._answers.of(call.question).add(ticket.wanted[answers.rows], answers.scores)
+        # Errors come by position in the batch, answers by position in this delivery.
+        at = {int(row): i for i, row in enumerate(answers.rows)} if answers.errors else {}
+        errors = {at[row]: reason for row, reason in answers.errors.items()}
+        self._answers.of(call.question).add(ticket.wanted[answers.rows], answers.scores, errors)
         operator.prompts += len(answers.rows)
         operator.failed += int(np.isnan(answers.scores[:, 0]).sum())
         if call.reading is Reading.TRUTH:

@@ -18,8 +18,8 @@ import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
 
 from covey.execution.answers import Answers
-from covey.execution.readout import read_scores
-from covey.logical.calls import AICall
+from covey.execution.readout import read_answers
+from covey.logical.calls import AICall, OnError
 from covey.prompts.documents import NULL_ID, DocumentStore
 
 Ints = npt.NDArray[np.int64]
@@ -99,7 +99,7 @@ class Lookups:
             name,
             function,
             None,
-            call.reading.sql_type,
+            call.sql_type,
             type=ARROW,
             null_handling=SPECIAL,
             # A constant look-up must be read for rows, not folded while DuckDB binds.
@@ -126,8 +126,9 @@ class Lookups:
                 places = self._rows.get(call.index)
                 if places is None:
                     # Not asked yet: this is DuckDB folding constants while it binds.
-                    nothing = np.full((len(row_ids[0]), call.question.width), np.nan)
-                    return read_scores(call, nothing)
+                    count = len(row_ids[0])
+                    nothing = np.full((count, call.question.width), np.nan)
+                    return read_answers(call, nothing, [None] * count)
                 rows = [r.fill_null(-1).to_numpy(zero_copy_only=False) for r in row_ids]
                 ids = np.empty((len(rows[0]), len(places)), np.int64)
                 for i, place in enumerate(places):
@@ -138,12 +139,16 @@ class Lookups:
 
     def _read(self, call: AICall, ids: Ints, note: bool) -> pa.Array:
         present = (ids != NULL_ID).all(axis=1)
-        found, scores = self._answers.of(call.question).find(ids)
+        table = self._answers.of(call.question)
+        found, scores = table.find(ids)
         scores[~present] = np.nan
         absent = present & ~found
         if note and absent.any():
             self._missing.setdefault(call.index, []).append(ids[absent])
-        return read_scores(call, scores)
+        reasons: list[str | None] = []
+        if call.options.on_error is OnError.VALUE:
+            reasons = [r if p else None for r, p in zip(table.reasons(ids), present, strict=True)]
+        return read_answers(call, scores, reasons)
 
 
 def distinct_rows(documents: Ints) -> Ints:

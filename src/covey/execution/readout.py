@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from covey.logical.calls import AICall, Reading
+from covey.logical.calls import AICall, OnError, Reading
 
 
-def read_scores(call: AICall, scores: npt.NDArray[np.float64]) -> pa.Array:
+def read_answers(
+    call: AICall, scores: npt.NDArray[np.float64], reasons: Sequence[str | None]
+) -> pa.Array:
     """What a call shows of its answers.
 
     Args:
         call: how they are read.
         scores: (n, question.width) float64 as the engine gave them; NaN is no answer.
+        reasons: (n,) why a prompt failed; empty unless the call shows it.
 
     Returns:
-        (n,) Arrow array of the call's SQL type, NULL where there is no answer.
+        (n,) Arrow array of the call's SQL type, NULL where there is no answer; structs
+        of value and error where the call shows reasons.
     """
+    values = read_scores(call, scores)
+    if call.options.on_error is not OnError.VALUE:
+        return values
+    errors = pa.array(reasons, pa.string())
+    return pa.StructArray.from_arrays([values, errors], ["value", "error"])
+
+
+def read_scores(call: AICall, scores: npt.NDArray[np.float64]) -> pa.Array:
+    """The values of a call's answers, NULL where there is none; see `read_answers`."""
     missing = np.isnan(scores[:, 0])
     if call.reading is Reading.LABEL:
         best = np.argmax(np.nan_to_num(scores, nan=-np.inf), axis=1)

@@ -32,10 +32,14 @@ _SQL_TYPES = {
 
 
 class OnError(Enum):
-    """What a row becomes that the model could not answer."""
+    """What a row becomes that the model could not answer.
+
+    With VALUE the call gives a struct of value and error, one of which is NULL.
+    """
 
     NULL = "null"
     FAIL = "fail"
+    VALUE = "value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,14 @@ class AICall:
     name_span: Span
     constant: bool
     options: CallOptions
+
+    @property
+    def sql_type(self) -> str:
+        """The SQL type of what the call gives."""
+        value = self.reading.sql_type
+        if self.options.on_error is OnError.VALUE:
+            return f'STRUCT("value" {value}, error VARCHAR)'
+        return value
 
     @property
     def text_lookup(self) -> str:

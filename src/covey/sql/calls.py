@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from sqlglot import TokenType
 
 from covey.errors import QueryError, UnsupportedError
-from covey.sql.functions import BY_SPELLING, Function, is_foreign, nearest_function
+from covey.sql.dialect import Dialect, nearest_function, style_of, supported
+from covey.sql.functions import BY_SPELLING, Function, is_foreign
 from covey.sql.text import Span, TokenList
 
 _ARROWS = (TokenType.FARROW, TokenType.COLON_EQ)
@@ -43,13 +44,18 @@ class RawCall:
     arguments: tuple[Argument, ...]
 
 
-def find_calls(tokens: TokenList, known_to_duckdb: Callable[[str], bool]) -> list[RawCall]:
+def find_calls(
+    tokens: TokenList,
+    known_to_duckdb: Callable[[str], bool],
+    dialect: Dialect | None = None,
+) -> list[RawCall]:
     """Every AI call, inner calls before the calls whose arguments they are.
 
     Args:
         tokens: the user's text.
         known_to_duckdb: says whether DuckDB has a function or macro of that name, so
             that a user's own `ai_something` is left to DuckDB.
+        dialect: whose spelling messages use; None goes by the name that is refused.
 
     Raises:
         QueryError: an AI function that nobody has; names the nearest.
@@ -65,7 +71,7 @@ def find_calls(tokens: TokenList, known_to_duckdb: Callable[[str], bool]) -> lis
         function = BY_SPELLING.get(spelling)
         if function is None:
             if not known_to_duckdb(spelling.lower()):
-                _refuse(spelling, span, tokens.text)
+                _refuse(spelling, span, tokens.text, dialect)
             continue
         closing = tokens.partner[opening]
         arguments = tuple(_arguments(tokens, opening + 1, closing))
@@ -91,19 +97,19 @@ def _name_at(tokens: TokenList, i: int) -> tuple[str, int] | None:
     return None
 
 
-def _refuse(spelling: str, span: Span, sql: str) -> None:
+def _refuse(spelling: str, span: Span, sql: str, dialect: Dialect | None) -> None:
     if is_foreign(spelling):
         raise UnsupportedError(
             f"{spelling} is not supported",
             sql=sql,
             span=span,
-            hint="Covey has AI.IF, AI.SCORE, AI.MARGIN and AI.CLASSIFY.",
+            hint=f"Covey has {supported(dialect or style_of(spelling))}.",
         )
     raise QueryError(
         f"There is no AI function {spelling}",
         sql=sql,
         span=span,
-        hint=f"Did you mean {nearest_function(spelling)}?",
+        hint=f"Did you mean {nearest_function(spelling, dialect)}?",
     )
 
 

@@ -32,10 +32,20 @@ class Function:
     reading: Reading
 
 
-_COMMON = ("selectivity", "anchor", "on_error", "max_error_ratio")
+_COMMON = ("selectivity", "anchor", "on_error", "max_error_ratio", "return_error_details")
 # Accepted so that queries written for a warehouse run unchanged; they choose a remote
 # service there and mean nothing here.
 IGNORED_OPTIONS = ("connection_id", "endpoint", "optimization_mode")
+# Options of other systems that change the answer and have no meaning here so far.
+PLANNED_OPTIONS = (
+    "examples",
+    "embeddings",
+    "output_mode",
+    "probabilities",
+    "top_k",
+    "none_of_these",
+    "method",
+)
 
 FUNCTIONS = (
     Function(
@@ -73,13 +83,6 @@ _FOREIGN = re.compile(
 def is_foreign(spelling: str) -> bool:
     """Whether another vendor has this AI function and Covey has not."""
     return _FOREIGN.fullmatch(spelling) is not None
-
-
-def nearest_function(spelling: str) -> str:
-    """The known spelling nearest to an unknown one."""
-    dotted = [s for s in BY_SPELLING if ("." in s) == ("." in spelling)]
-    close = difflib.get_close_matches(spelling, dotted, n=1, cutoff=0.0)
-    return close[0] if close else "AI.IF"
 
 
 def nearest_option(name: str, function: Function) -> str | None:

@@ -1,0 +1,236 @@
+"""Sort the arguments of an AI call into parameters and options, and read the options."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import TokenType
+
+from covey.errors import QueryError, UnsupportedError
+from covey.logical.calls import CallOptions, OnError
+from covey.sql.bind import Binder
+from covey.sql.calls import Argument, RawCall
+from covey.sql.dialect import Dialect, several_columns
+from covey.sql.functions import IGNORED_OPTIONS, PLANNED_OPTIONS, nearest_option
+from covey.sql.text import Span, TokenList
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The constant value of one option, and where it stands."""
+
+    value: Any
+    span: Span
+
+
+class Arguments:
+    """The arguments of one call, by name.
+
+    Args:
+        raw: the call.
+        tokens: the user's text.
+        binder: evaluates constants.
+        dialect: how messages spell.
+
+    Attributes:
+        parameters: what was given for each parameter of the function.
+        options: what was given for each option, lower-case names.
+
+    Raises:
+        QueryError: an argument that the function does not take, a name given twice or
+            an option that is no constant.
+        UnsupportedError: an option that other systems have and Covey has not.
+    """
+
+    def __init__(
+        self, raw: RawCall, tokens: TokenList, binder: Binder, dialect: Dialect | None
+    ) -> None:
+        self._raw = raw
+        self._tokens = tokens
+        self._binder = binder
+        self._dialect = dialect
+        self.parameters: dict[str, Argument] = {}
+        self.options: dict[str, Given] = {}
+        places = iter(raw.function.parameters)
+        for argument in raw.arguments:
+            if argument.name is None:
+                name = next(places, None)
+                if name is None:
+                    self._trailing(argument)
+                else:
+                    self._parameter(name, argument)
+            elif argument.name in raw.function.parameters:
+                self._parameter(argument.name, argument)
+            else:
+                span = tokens.span(argument.first, argument.last)
+                if self._is_known(argument.name, span):
+                    self._option(argument.name, binder.constant(span), span)
+
+    def _parameter(self, name: str, argument: Argument) -> None:
+        if name in self.parameters:
+            span = self._tokens.span(argument.first, argument.last)
+            raise self._twice(f"The argument {name}", span)
+        self.parameters[name] = argument
+
+    def _trailing(self, argument: Argument) -> None:
+        """A positional argument behind the parameters: options, or return_error_details."""
+        span = self._tokens.span(argument.first, argument.last)
+        value = self._binder.constant(span)
+        if isinstance(value, bool):
+            self._option("return_error_details", value, span)
+        elif isinstance(value, dict):
+            for name, each in value.items():
+                if self._is_known(name, span):
+                    self._option(name.lower(), each, span)
+        elif self._tokens[argument.first].kind is TokenType.L_BRACE:
+            raise QueryError(
+                "The options must be constants",
+                sql=self._tokens.text,
+                span=span,
+                hint="They hold for all rows: {'selectivity': 0.2}.",
+            )
+        else:
+            raise QueryError(
+                f"{self._raw.spelling} takes no such argument",
+                sql=self._tokens.text,
+                span=span,
+                hint="Options are a struct, {'selectivity': 0.2}, or named, selectivity => 0.2. "
+                f"Several columns go into {several_columns(self._dialect)}.",
+            )
+
+    def _option(self, name: str, value: Any, span: Span) -> None:
+        if name in self.options:
+            raise self._twice(f"The option {name}", span)
+        if value is None:
+            raise QueryError(
+                f"The option {name} needs a constant that is not NULL",
+                sql=self._tokens.text,
+                span=span,
+                hint="An option holds for all rows; leave it out for its default.",
+            )
+        self.options[name] = Given(value, span)
+
+    def _twice(self, what: str, span: Span) -> QueryError:
+        return QueryError(
+            f"{what} is given twice", sql=self._tokens.text, span=span, hint="Give it once."
+        )
+
+    def _is_known(self, name: str, span: Span) -> bool:
+        """Whether an option is one to read; False for one that is taken and means nothing."""
+        raw, known = self._raw, name.lower()
+        if known in IGNORED_OPTIONS:
+            return False
+        if known in raw.function.options:
+            return True
+        if known in PLANNED_OPTIONS:
+            raise UnsupportedError(
+                f"The option {known} of {raw.spelling} is not supported yet",
+                sql=self._tokens.text,
+                span=span,
+                hint=f"Leave it out. {raw.spelling} has {', '.join(raw.function.options)}.",
+            )
+        near = nearest_option(name, raw.function)
+        raise QueryError(
+            f"{raw.spelling} has no option {name}",
+            sql=self._tokens.text,
+            span=span,
+            hint=f"Did you mean {near}?" if near else f"It has {', '.join(raw.function.options)}.",
+        )
+
+    def text(self, name: str) -> str | None:
+        """The value of an option that is a text.
+
+        Raises:
+            QueryError: it is no text.
+        """
+        given = self.options.get(name)
+        if given is None or isinstance(given.value, str):
+            return None if given is None else given.value
+        raise self._wrong(name, "a text", given, "Write it in single quotes.")
+
+    def anchor(self, arguments: tuple[Span, ...]) -> int:
+        """The anchor as a placeholder number, from a number or an alias of its argument.
+
+        Raises:
+            QueryError: it names none of the prompt's documents.
+        """
+        given = self.options.get("anchor")
+        if given is None:
+            return 0
+        value = given.value
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(arguments):
+            return value
+        for number, (start, end) in enumerate(arguments):
+            alias = self._tokens.text[start:end].partition(".")[0].strip().strip('"')
+            if isinstance(value, str) and alias.lower() == value.lower():
+                return number
+        raise QueryError(
+            f"The anchor {value!r} is none of the prompt's documents",
+            sql=self._tokens.text,
+            span=given.span,
+            hint="Give a placeholder's number, or the alias before an argument's column.",
+        )
+
+    def call_options(self) -> CallOptions:
+        """The options that every function has.
+
+        Raises:
+            QueryError: a value that an option cannot have.
+        """
+        return CallOptions(
+            self._share("selectivity"),
+            self._share("threshold"),
+            self._on_error(),
+            self._share("max_error_ratio"),
+        )
+
+    def _share(self, name: str) -> float | None:
+        given = self.options.get(name)
+        if given is None:
+            return None
+        if isinstance(given.value, bool) or not _is_share(given.value):
+            raise self._wrong(name, "a number from 0 to 1", given, "Write it as 0.25.")
+        return float(given.value)
+
+    def _on_error(self) -> OnError:
+        chosen = self.options.get("on_error")
+        details = self.options.get("return_error_details")
+        if chosen is not None and chosen.value not in [choice.value for choice in OnError]:
+            raise self._wrong(
+                "on_error",
+                "'null', 'fail' or 'value'",
+                chosen,
+                "'null' makes a failed row NULL and counts it; 'fail' ends the query; 'value' "
+                "gives a struct of value and error.",
+            )
+        if details is not None and not isinstance(details.value, bool):
+            raise self._wrong("return_error_details", "TRUE or FALSE", details, "Write TRUE.")
+        wanted = OnError.VALUE if details is not None and details.value else None
+        if chosen is None:
+            return wanted or OnError.NULL
+        if details is not None and wanted not in (None, OnError(chosen.value)):
+            raise QueryError(
+                "on_error and return_error_details contradict each other",
+                sql=self._tokens.text,
+                span=details.span,
+                hint="Leave one of them out.",
+            )
+        return OnError(chosen.value)
+
+    def _wrong(self, name: str, what: str, given: Given, hint: str) -> QueryError:
+        return QueryError(
+            f"The option {name} must be {what}, not {given.value!r}",
+            sql=self._tokens.text,
+            span=given.span,
+            hint=hint,
+        )
+
+
+def _is_share(value: Any) -> bool:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return False
+    return math.isfinite(number) and 0.0 <= number <= 1.0
