@@ -169,7 +169,7 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestPool = PoolMachine.TestCase
-TestPool.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestPool.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 def test_a_span_lives_until_its_last_pending_child_has_run() -> None:
@@ -251,10 +251,26 @@ def test_two_paths_share_a_span_and_neither_frees_it_alone() -> None:
     assert pool.free == 10
 
 
+def test_a_cancelled_path_takes_what_was_kept_below_it_along() -> None:
+    pool = new_pool(10)
+    failing = pool.admit(None, [4])
+    assert failing is not None
+    span = pool.place(failing, reuse=1.0)
+    (child,) = grow(pool, span, [3], reuse=1.0)
+    assert child.resident and pool.kept == 3
+    pool.cancel(failing)
+    assert not child.resident and not span.resident and pool.free == 10
+    pool.audit()
+
+
 def test_what_cannot_ever_fit_is_refused_and_what_cannot_fit_now_waits() -> None:
     pool = new_pool(10)
     with pytest.raises(RunError, match="needs as many KV slots"):
         pool.admit(None, [6, 5])
+    (span,) = grow(pool, None, [6], reuse=1.0)
+    with pytest.raises(RunError, match="needs as many KV slots"):
+        pool.admit(span, [5])
+    assert (pool.held, pool.kept, pool.reserved) == (0, 6, 0)
     running = pool.admit(None, [6])
     assert running is not None
     assert pool.admit(None, [5]) is None

@@ -124,7 +124,7 @@ def build_trie(tokens: Tokens) -> Trie:
     overlap = _overlaps(tokens, order)
     lengths = tokens.lengths[order]
     new = np.ones(len(order), dtype=np.bool_)
-    new[1:] = (overlap[1:] < lengths[1:]) | (overlap[1:] < lengths[:-1])
+    new[1:] = overlap[1:] < lengths[1:]  # prefixes come first, so the rest repeat
     row_path = np.empty(len(order), dtype=np.int64)
     row_path[order] = np.cumsum(new) - 1
     return trie_from_paths(tokens, row_path, order[new], overlap[new])
