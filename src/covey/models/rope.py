@@ -19,7 +19,7 @@ def frequencies(spec: ModelSpec) -> Tensor:
 
 def _stretched(plain: Tensor, scaling: Llama3Rope) -> Tensor:
     """Llama 3.1: long wavelengths slow down, short ones stay, the middle is blended."""
-    turns = scaling.original_context * plain / (2 * math.pi)
-    kept = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
-    kept = kept.clamp(0, 1)
-    return kept * plain + (1 - kept) * plain / scaling.factor
+    wavelengths = 2 * math.pi / plain
+    kept = scaling.original_context / wavelengths - scaling.low_factor
+    kept = (kept / (scaling.high_factor - scaling.low_factor)).clamp(0, 1)
+    return (1 - kept) * plain / scaling.factor + kept * plain

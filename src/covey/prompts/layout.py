@@ -159,7 +159,7 @@ def _without_document(pieces: list[str | int], above: str) -> str:
         if isinstance(piece, str):
             text = _close_up(text, piece) if _stands_apart(pieces, i - 1) else text + piece
         elif not _stands_apart(pieces, i):
-            text += above
+            text += above if text.strip() else above[:1].upper() + above[1:]
     return text.strip().removesuffix(":").rstrip()
 
 

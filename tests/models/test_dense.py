@@ -1,0 +1,185 @@
+"""The dense decoder against transformers, an implementation nobody here wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from covey.engine.packing import pack, sort_prompts
+from covey.kernels.base import Chunk, Geometry
+from covey.kernels.reference import ReferenceKernels
+from covey.models.checkpoint import open_checkpoint
+from covey.models.dense import DenseModel, load_weights
+from covey.models.files import ModelFiles
+from covey.models.rope import frequencies
+from covey.prompts.tokens import Tokens
+from models.chunks import NO_ROWS, make_arena, prompts_chunk, random_ids
+from models.tiny import CONTEXT, VOCAB, make_model, plain_logits, write_folder
+
+LENGTHS = (1, 2, 3, 31, 64, 65, 257, 700, 2000)
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 50000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+KINDS = {
+    "llama-tied": ("llama", {"tied": True}),
+    "llama-untied": ("llama", {"tied": False}),
+    "llama-stretched": ("llama", {"tied": True, "rope_parameters": LLAMA3_ROPE}),
+    "llama-no-grouping": ("llama", {"tied": True, "num_key_value_heads": 4}),
+    "qwen3-tied": ("qwen3", {"tied": True}),
+    "qwen3-untied": ("qwen3", {"tied": False}),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A transformers model and Covey's, read from the files that transformers wrote."""
+    architecture, changes = KINDS[request.param]
+    theirs = make_model(architecture, **changes)
+    return theirs, load_ours(write_folder(tmp_path_factory.mktemp(request.param), theirs))
+
+
+def load_ours(folder: Path) -> DenseModel[Any]:
+    files = ModelFiles(folder)
+    spec, cpu = files.spec, torch.device("cpu")
+    geometry = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
+    weights = load_weights(spec, open_checkpoint(files), cpu, torch.float32)
+    return DenseModel(spec, weights, ReferenceKernels(geometry, cpu, torch.float32))
+
+
+def assert_close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
+
+
+def test_a_prompt_alone_gives_the_logits_of_transformers(pair: Any) -> None:
+    theirs, ours = pair
+    for length in LENGTHS:
+        ids = random_ids(length, VOCAB, seed=length)
+        assert_close(ours.logits(prompts_chunk([ids]), None)[0], plain_logits(theirs, ids))
+
+
+def test_prompts_packed_side_by_side_do_not_see_each_other(pair: Any) -> None:
+    theirs, ours = pair
+    prompts = [random_ids(n, VOCAB, seed=n) for n in (65, 1, 300, 2, 31, 64)]
+    found = ours.logits(prompts_chunk(prompts), None)
+    for logits, ids in zip(found, prompts, strict=True):
+        assert_close(logits, plain_logits(theirs, ids))
+
+
+def test_prompts_that_share_prefixes_in_a_tree_keep_their_logits(pair: Any) -> None:
+    theirs, ours = pair
+    prompts = branching_prompts(seed=3, count=24)
+    expected = [plain_logits(theirs, ids) for ids in prompts]
+    offsets = np.cumsum([0, *map(len, prompts)])
+    tokens = Tokens(np.concatenate(prompts).astype(np.int32), offsets)
+    order, shared = sort_prompts(tokens)
+    for budget in (64, 100_000):
+        for packed in pack(tokens, order, shared, budget):
+            found = ours.logits(packed.chunk, None)[packed.answers]
+            for prompt, logits in zip(packed.prompts.tolist(), found, strict=True):
+                assert_close(logits, expected[prompt])
+
+
+def test_keys_and_values_from_the_arena_serve_as_the_prefix_itself(pair: Any) -> None:
+    theirs, ours = pair
+    stem, first, second = (random_ids(n, VOCAB, seed=n) for n in (300, 20, 33))
+    arena = make_arena(ours.spec, slots=1000)
+    stem_slots = np.arange(500, 800)
+    ours.logits(keep_all(prompts_chunk([stem]), stem_slots), None, arena)
+    both = prompts_chunk([first, second])
+    reading = Chunk(
+        tokens=both.tokens,
+        depths=both.depths + 300,
+        exits=both.exits,
+        answers=both.answers,
+        past_rows=np.array([[0, 53]]),
+        past_slots=np.array([[500, 800]]),
+        kept_rows=np.arange(20, 40),
+        kept_slots=np.arange(100, 120),
+    )
+    found = ours.logits(reading, None, arena)
+    assert_close(found[0], plain_logits(theirs, stem + first))
+    assert_close(found[1], plain_logits(theirs, stem + second))
+    # The second prompt was cut after 20 tokens: its last 13 read two spans.
+    tail = prompts_chunk([second[20:]])
+    last = Chunk(
+        tokens=tail.tokens,
+        depths=tail.depths + 320,
+        exits=tail.exits,
+        answers=tail.answers,
+        past_rows=np.array([[0, 13], [0, 13]]),
+        past_slots=np.array([[500, 800], [100, 120]]),
+        kept_rows=NO_ROWS,
+        kept_slots=NO_ROWS,
+    )
+    assert_close(ours.logits(last, None, arena)[0], plain_logits(theirs, stem + second))
+
+
+def test_a_chunk_without_answers_only_fills_the_arena(pair: Any) -> None:
+    theirs, ours = pair
+    ids = random_ids(40, VOCAB, seed=40)
+    arena = make_arena(ours.spec, slots=40)
+    filling = keep_all(prompts_chunk([ids[:-1]]), np.arange(39))
+    silent = Chunk(**{**fields(filling), "answers": NO_ROWS})
+    assert ours.logits(silent, None, arena).shape == (0, VOCAB)
+    reading = Chunk(
+        **{
+            **fields(prompts_chunk([ids[-1:]])),
+            "depths": np.array([39], dtype=np.int32),
+            "past_rows": np.array([[0, 1]]),
+            "past_slots": np.array([[0, 39]]),
+        }
+    )
+    assert_close(ours.logits(reading, None, arena)[0], plain_logits(theirs, ids))
+
+
+def test_chosen_head_rows_are_those_rows_of_all_logits(pair: Any) -> None:
+    _, ours = pair
+    chunk = prompts_chunk([random_ids(9, VOCAB, seed=9)])
+    rows = torch.tensor([5, 400, 17])
+    torch.testing.assert_close(
+        ours.logits(chunk, rows), ours.logits(chunk, None)[:, rows], atol=1e-5, rtol=0
+    )
+
+
+def test_the_same_chunk_gives_the_same_bits(pair: Any) -> None:
+    _, ours = pair
+    chunk = prompts_chunk([random_ids(n, VOCAB, seed=n) for n in (65, 300)])
+    assert torch.equal(ours.logits(chunk, None), ours.logits(chunk, None))
+
+
+def test_spec_counts_what_the_checkpoint_holds(pair: Any) -> None:
+    theirs, ours = pair
+    matrices = [p for p in theirs.parameters() if p.dim() == 2]
+    assert ours.spec.parameters == sum(p.numel() for p in matrices)
+    assert ours.spec.context == CONTEXT
+    shape = ours.spec.layers * 2 * ours.spec.kv_heads * ours.spec.d_head
+    assert ours.spec.kv_bytes_per_token() == 2 * shape
+
+
+def fields(chunk: Chunk) -> dict[str, Any]:
+    return {name: getattr(chunk, name) for name in Chunk.__slots__}
+
+
+def keep_all(chunk: Chunk, slots: Any) -> Chunk:
+    return Chunk(**{**fields(chunk), "kept_rows": np.arange(len(chunk)), "kept_slots": slots})
+
+
+def branching_prompts(seed: int, count: int) -> list[list[int]]:
+    """Prompts that grow from each other: shared stems, prefixes of others, duplicates."""
+    rng = np.random.default_rng(seed)
+    prompts = [rng.integers(0, VOCAB, 90).tolist()]
+    while len(prompts) < count:
+        parent = prompts[rng.integers(len(prompts))]
+        kept = int(rng.integers(0, len(parent) + 1))
+        added = rng.integers(0, VOCAB, int(rng.integers(0, 40))).tolist()
+        prompts.append(parent[:kept] + added or [1])
+    return prompts

@@ -1,0 +1,142 @@
+"""GGUF files: what is read, and what is said of a damaged one."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from gguf.quants import dequantize, quantize
+
+from covey.errors import ModelError
+from covey.models.files import ModelFiles
+from covey.models.gguf import GgufFile
+
+Q4_1 = gguf.GGMLQuantizationType.Q4_1
+
+
+def write(path: Path, **changes: Any) -> Path:
+    """A small file with a float, a half and a 4-bit tensor; None leaves a key out."""
+    writer = gguf.GGUFWriter(path, "llama")
+    keys = {
+        "llama.block_count": 1,
+        "llama.context_length": 64,
+        "llama.embedding_length": 64,
+        "llama.feed_forward_length": 96,
+        "llama.attention.head_count": 2,
+        "llama.attention.head_count_kv": 1,
+        "general.file_type": 3,
+        **changes,
+    }
+    for key, value in keys.items():
+        if value is not None:
+            writer.add_uint32(key, value)
+    writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-5)
+    writer.add_array("tokenizer.ggml.tokens", ["a", "b", "é"])
+    writer.add_array("some.flags", [True, False])
+    rng = np.random.default_rng(0)
+    writer.add_tensor("plain", rng.standard_normal((3, 5)).astype(np.float32))
+    writer.add_tensor("half", rng.standard_normal((2, 3)).astype(np.float16))
+    packed = quantize(rng.standard_normal((4, 64)).astype(np.float32), Q4_1)
+    writer.add_tensor("packed", packed, raw_dtype=Q4_1)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_metadata_and_tensors_come_back_as_written(tmp_path: Path) -> None:
+    file = GgufFile(write(tmp_path / "m.gguf"))
+    assert file.metadata["llama.context_length"] == 64
+    assert file.metadata["tokenizer.ggml.tokens"] == ["a", "b", "é"]
+    assert file.metadata["some.flags"] == [True, False]
+    rng = np.random.default_rng(0)
+    plain = rng.standard_normal((3, 5)).astype(np.float32)
+    np.testing.assert_array_equal(file.read("plain", (3, 5)), plain)
+    half = rng.standard_normal((2, 3)).astype(np.float16)
+    np.testing.assert_array_equal(file.read("half", (2, 3)), half.astype(np.float32))
+    packed = quantize(rng.standard_normal((4, 64)).astype(np.float32), Q4_1)
+    np.testing.assert_array_equal(file.read("packed", (4, 64)), dequantize(packed, Q4_1))
+
+
+def test_fingerprint_changes_with_a_weight_and_not_with_the_place(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf")
+    data = path.read_bytes()
+    (tmp_path / "copy.gguf").write_bytes(data)
+    (tmp_path / "other.gguf").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    prints = [GgufFile(tmp_path / n).fingerprint() for n in ("m.gguf", "copy.gguf", "other.gguf")]
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_missing_tensor_and_wrong_shape_name_file_and_tensor(tmp_path: Path) -> None:
+    file = GgufFile(write(tmp_path / "m.gguf"))
+    with pytest.raises(ModelError, match=r"m\.gguf has no tensor blk\.0\.attn_q\.weight"):
+        file.read("blk.0.attn_q.weight", (1, 1))
+    with pytest.raises(
+        ModelError, match=r"tensor plain has shape \[3, 5\], the model needs \[5, 3"
+    ):
+        file.read("plain", (5, 3))
+
+
+def test_every_truncation_is_a_model_error(tmp_path: Path) -> None:
+    data = write(tmp_path / "m.gguf").read_bytes()
+    cut = tmp_path / "cut.gguf"
+    for length in [*range(0, len(data) - 80, 13), len(data) - 80]:
+        cut.write_bytes(data[:length])
+        with pytest.raises(ModelError, match=r"cut\.gguf"):
+            GgufFile(cut).read("packed", (4, 64))
+
+
+def test_cut_off_weights_say_where_the_tensor_ends(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf")
+    path.write_bytes(path.read_bytes()[:-80])
+    with pytest.raises(ModelError, match="is cut off: tensor packed ends at byte"):
+        GgufFile(path).read("packed", (4, 64))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"PK\x03\x04 and so on", "is not a GGUF file"),
+        (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "GGUF version 1"),
+        (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "reads little-endian"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**60), "is damaged"),
+        (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 2**50), "is damaged"),
+    ],
+)
+def test_what_is_no_gguf_file_is_said_plainly(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=reason):
+        GgufFile(path)
+
+
+def test_unknown_tensor_type_names_the_tensor(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf")
+    data = bytearray(path.read_bytes())
+    at = data.index(b"packed") + len(b"packed") + 4 + 2 * 8
+    data[at : at + 4] = struct.pack("<I", 999)
+    path.write_bytes(data)
+    with pytest.raises(ModelError, match="tensor packed is stored as type 999"):
+        GgufFile(path).read("packed", (4, 64))
+
+
+def test_missing_key_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf", **{"llama.block_count": None})
+    with pytest.raises(ModelError, match=r"has no llama\.block_count in its metadata"):
+        _ = ModelFiles(path).spec
+
+
+def test_unknown_architecture_lists_the_known(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "mamba")
+    writer.add_uint32("mamba.block_count", 1)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(ModelError, match="architecture mamba; Covey runs llama, qwen3"):
+        _ = ModelFiles(tmp_path / "m.gguf").spec

@@ -1,0 +1,73 @@
+"""SmolLM2 from its real file against transformers, which reads the same file itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+from covey.engine.readout import answer_tokens, margins
+from covey.kernels.base import Geometry
+from covey.kernels.reference import ReferenceKernels
+from covey.models.checkpoint import open_checkpoint
+from covey.models.dense import DenseModel, load_weights
+from covey.models.files import ModelFiles
+from covey.models.rope import frequencies
+from models.chunks import prompts_chunk, random_ids
+from models.smollm2 import smollm2_path
+from models.tiny import plain_logits
+
+LENGTHS = (1, 2, 33, 300, 2000)
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Any:
+    path = str(smollm2_path())
+    config = load_gguf_checkpoint(path)["config"]
+    model = LlamaForCausalLM(LlamaConfig(**config)).eval()
+    tensors = load_gguf_checkpoint(path, return_tensors=True, model_to_load=model)["tensors"]
+    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    assert (missing, unexpected) == (["lm_head.weight"], [])
+    return model
+
+
+@pytest.fixture(scope="module")
+def ours() -> DenseModel[Any]:
+    files = ModelFiles(smollm2_path())
+    spec, cpu = files.spec, torch.device("cpu")
+    geometry = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
+    weights = load_weights(spec, open_checkpoint(files), cpu, torch.float32)
+    return DenseModel(spec, weights, ReferenceKernels(geometry, cpu, torch.float32))
+
+
+def test_spec_is_that_of_the_published_model() -> None:
+    spec = ModelFiles(smollm2_path()).spec
+    assert (spec.layers, spec.hidden, spec.heads, spec.kv_heads, spec.ffn) == (30, 576, 9, 3, 1536)
+    assert (spec.vocab, spec.context, spec.rope_theta, spec.bos) == (49152, 8192, 1e5, None)
+    assert spec.tied_head and not spec.qk_norm
+
+
+def test_logits_and_margins_agree_alone_and_packed(theirs: Any, ours: DenseModel[Any]) -> None:
+    answers = answer_tokens(ModelFiles(smollm2_path()).encoder)
+    rows = torch.tensor(answers.true + answers.false)
+    prompts = [random_ids(n, 49152, seed=n) for n in LENGTHS]
+    packed = ours.logits(prompts_chunk(prompts), None)
+    for ids, together in zip(prompts, packed, strict=True):
+        expected = plain_logits(theirs, ids)
+        alone = ours.logits(prompts_chunk([ids]), None)
+        for found in (alone[0], together):
+            torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+            torch.testing.assert_close(
+                margins(found[None, rows], len(answers.true)),
+                margins(expected[None, rows], len(answers.true)),
+                atol=1e-4,
+                rtol=0,
+            )
+
+
+def test_embedding_and_head_are_one_tensor(ours: DenseModel[Any]) -> None:
+    weights = ours._weights
+    assert weights.head is weights.embedding

@@ -1,0 +1,70 @@
+"""Columnar token storage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from covey.prompts.documents import DocumentStore
+from covey.prompts.tokens import DocumentTokens, Int32, Int64, gather
+
+
+class Characters:
+    """One token a character, and a count of the texts that were encoded."""
+
+    def __init__(self) -> None:
+        self.encoded = 0
+
+    def ids(self, text: str) -> list[int]:
+        return [ord(c) for c in text]
+
+    def encode(self, texts: Sequence[str]) -> tuple[Int32, Int64]:
+        for text in texts:
+            text.encode()
+        self.encoded += len(texts)
+        offsets = np.cumsum([0, *map(len, texts)]).astype(np.int64)
+        flat = [self.ids(text) for text in texts]
+        return np.array([i for ids in flat for i in ids], dtype=np.int32), offsets
+
+
+@given(st.lists(st.lists(st.text("abc", max_size=6), max_size=8), max_size=4), st.data())
+def test_documents_are_encoded_once_and_taken_in_any_order(
+    batches: list[list[str]], data: st.DataObject
+) -> None:
+    store, encoder = DocumentStore(), Characters()
+    documents = DocumentTokens(store, encoder)
+    for batch in batches:
+        ids = store.add(batch)
+        if len(ids):
+            picked = data.draw(st.lists(st.sampled_from(ids.tolist()), max_size=9))
+            wanted = np.array(picked, dtype=np.int64)
+            taken = documents.take(wanted)
+            assert taken.flat.dtype == np.int32 and taken.offsets.dtype == np.int64
+            texts = [store.texts(np.array([i]))[0] for i in picked]
+            assert ["".join(map(chr, taken.run(i))) for i in range(len(taken))] == texts
+            assert documents.lengths(wanted).tolist() == [len(t) for t in texts]
+        documents.ensure(ids)
+        documents.ensure(ids)
+    assert encoder.encoded == len(store)
+
+
+def test_a_text_without_encoding_fails_alone() -> None:
+    store = DocumentStore()
+    documents = DocumentTokens(store, Characters())
+    ids = store.add(["good", "bad \ud800", "fine"])
+    documents.ensure(ids)
+    assert list(documents.errors) == [1]
+    assert "not valid Unicode" in documents.errors[1]
+    assert documents.lengths(ids).tolist() == [4, 0, 4]
+    assert documents.take(ids).run(2).tolist() == [ord(c) for c in "fine"]
+
+
+def test_gather_copies_runs_with_repeats_and_empty_ones() -> None:
+    flat = np.arange(10, dtype=np.int32)
+    taken = gather(flat, np.array([7, 2, 2, 0]), np.array([3, 2, 2, 0]))
+    assert taken.flat.tolist() == [7, 8, 9, 2, 3, 2, 3]
+    assert taken.offsets.tolist() == [0, 3, 5, 7, 7]
+    assert len(gather(flat, np.empty(0, np.int64), np.empty(0, np.int64)).flat) == 0
