@@ -83,11 +83,18 @@ class Machine:
                 assert packed.positions[i] == len(seen) - 1
                 assert i < packed.exits[i] <= high
                 values.append(seen)
-            self._remember(int(begin[piece]), int(end[piece]), packed, piece)
+            self._remember(packed, low, high)
         for at, prompt in zip(packed.answers.tolist(), packed.prompts.tolist(), strict=True):
             assert prompt not in self.answers
             self.answers[prompt] = values[at]
         self.tokens += len(packed.tokens)
+        covered = [
+            k
+            for side in (packed.documents, packed.instances)
+            for low, length in zip(side.packed, side.length, strict=True)
+            for k in range(low, low + length)
+        ]
+        assert sorted(covered) == list(range(len(packed.tokens)))
 
     def _outside(self, context, piece: int) -> list[tuple[list[int], int]]:
         outside = []
@@ -102,15 +109,14 @@ class Machine:
             outside += [([t], int(stop)) for t, stop in zip(run, stops, strict=False)]
         return outside
 
-    def _remember(self, begin: int, end: int, packed, piece: int) -> None:
-        """Keep what lies in document nodes."""
-        first, last = self.forest.document_ranges(np.arange(len(self.forest.documents)))
-        shift = int(packed.offsets[piece]) - begin
-        for node in range(len(first)):
-            low, high = max(begin, int(first[node])), min(end, int(last[node]))
-            if low < high:
-                more = packed.tokens[low + shift : high + shift].tolist()
-                self.nodes.setdefault(node, []).extend(more)
+    def _remember(self, packed, low: int, high: int) -> None:
+        """Keep what lies in document nodes, as an arena would."""
+        parts = packed.documents
+        for i in np.flatnonzero((parts.packed >= low) & (parts.packed < high)):
+            resident = self.nodes.setdefault(int(parts.node[i]), [])
+            assert len(resident) == parts.skip[i] and parts.stop[i] == high
+            at = int(parts.packed[i])
+            resident.extend(packed.tokens[at : at + int(parts.length[i])].tolist())
 
 
 def check_answers(case: Case, machine: Machine) -> None:

@@ -35,7 +35,7 @@ above it. `flatten` gives up shares that cost more than they save, and says how 
 from covey.prompts.forest.cuts import Above, above, cut, floor_cut
 from covey.prompts.forest.flatten import flatten
 from covey.prompts.forest.forest import Chosen, Forest, ask_all, ask_pairs
-from covey.prompts.forest.pack import Packed, pack
+from covey.prompts.forest.pack import Packed, Segments, pack
 from covey.prompts.forest.ragged import concatenate
 from covey.prompts.forest.trie import Stream, Trie, build_trie
 
@@ -44,6 +44,7 @@ __all__ = [
     "Chosen",
     "Forest",
     "Packed",
+    "Segments",
     "Stream",
     "Trie",
     "above",

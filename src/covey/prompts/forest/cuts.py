@@ -16,6 +16,8 @@ from covey.prompts.forest.ragged import Int64, offsets_of
 class Above:
     """What the tokens of some pieces see outside their piece, root first.
 
+    It was computed in an earlier chunk, or in an earlier piece of the same one.
+
     Attributes:
         offsets: (pieces + 1,) int64 into the three arrays that follow.
         nodes: (m,) int64, document nodes.

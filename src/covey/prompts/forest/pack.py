@@ -13,6 +13,33 @@ from covey.prompts.forest.trie import run_exits
 
 
 @dataclass(frozen=True, slots=True)
+class Segments:
+    """Stretches of the stream, each in one document node or in one instance of suffixes.
+
+    Attributes:
+        node: (n,) int64, the document node, or the host's node.
+        skip: (n,) int64, tokens of the node or instance before the stretch.
+        length: (n,) int64, tokens of the stretch, at least 1.
+        packed: (n,) int64, packed index of its first token, ascending.
+        stop: (n,) int64, packed index one past its piece.
+    """
+
+    node: Int64
+    skip: Int64
+    length: Int64
+    packed: Int64
+    stop: Int64
+
+    def some(self) -> Segments:
+        """Those that hold tokens."""
+        if self.length.all():
+            return self
+        kept = np.flatnonzero(self.length)
+        columns = (self.node, self.skip, self.length, self.packed, self.stop)
+        return Segments(*(column[kept] for column in columns))
+
+
+@dataclass(frozen=True, slots=True)
 class Packed:
     """The tokens of some pieces (ranges of a forest's stream), laid end to end.
 
@@ -26,6 +53,8 @@ class Packed:
             keys and values must outlive the chunk; those of all others need not.
         answers: (a,) int64, ascending: tokens at which a prompt ends.
         prompts: (a,) int64, the number of that prompt in the forest.
+        documents: the document nodes, or parts of them, among these tokens.
+        instances: the instances of suffixes, or parts of them; together all the tokens.
     """
 
     offsets: Int64
@@ -35,40 +64,15 @@ class Packed:
     open: Int64
     answers: Int64
     prompts: Int64
-
-
-@dataclass(frozen=True, slots=True)
-class _Segments:
-    """Stretches of the stream that lie in one document node, or in one instance.
-
-    Attributes:
-        node: document node of each.
-        skip: tokens of the node or instance before the stretch.
-        length: tokens of the stretch.
-        packed: packed index of its first token.
-        stop: packed index one past its piece.
-    """
-
-    node: Int64
-    skip: Int64
-    length: Int64
-    packed: Int64
-    stop: Int64
-
-    def some(self) -> _Segments:
-        """Those that hold tokens."""
-        if self.length.all():
-            return self
-        kept = np.flatnonzero(self.length)
-        columns = (self.node, self.skip, self.length, self.packed, self.stop)
-        return _Segments(*(column[kept] for column in columns))
+    documents: Segments
+    instances: Segments
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """Gathered segments, end to end; `open`, `answers` are packed indices."""
 
-    segments: _Segments
+    segments: Segments
     tokens: Int32
     positions: Int32
     exits: Int32
@@ -107,7 +111,7 @@ def pack(forest: Forest, begin: Int64, end: Int64) -> Packed:
             tokens[at], positions[at], exits[at] = part.tokens, part.positions, part.exits
     still_open = np.sort(np.concatenate([part.open for part in parts] or [_NONE]))
     answers, prompts = (parts[-1].answers, parts[-1].prompts) if parts else (_NONE, _NONE)
-    return Packed(offsets, tokens, positions, exits, still_open, answers, prompts)
+    return Packed(offsets, tokens, positions, exits, still_open, answers, prompts, own, suffix)
 
 
 def check_ranges(forest: Forest, begin: Int64, end: Int64) -> None:
@@ -133,7 +137,7 @@ def stations_at(forest: Forest, places: Int64) -> Int64:
 
 def _segments(
     forest: Forest, begin: Int64, end: Int64, offsets: Int64
-) -> tuple[_Segments, _Segments]:
+) -> tuple[Segments, Segments]:
     """Split pieces at the borders of document nodes and instances."""
     low = stations_at(forest, begin)
     count = stations_at(forest, end - 1) + 1 - low
@@ -143,15 +147,15 @@ def _segments(
     first, border = forest.document_ranges(node)
     last = forest.node_first[node + 1]
 
-    def between(start: Int64, stop: Int64) -> _Segments:
+    def between(start: Int64, stop: Int64) -> Segments:
         left, right = np.maximum(start, lower), np.minimum(stop, upper)
         length = np.maximum(right - left, 0)
-        return _Segments(node, left - start, length, left + shift, upper + shift).some()
+        return Segments(node, left - start, length, left + shift, upper + shift).some()
 
     return between(first, border), between(border, last)
 
 
-def _documents(forest: Forest, part: _Segments) -> _Part:
+def _documents(forest: Forest, part: Segments) -> _Part:
     trie = forest.documents
     dense = offsets_of(part.length)[:-1]
     inside = np.arange(part.length.sum(), dtype=np.int64)
@@ -172,7 +176,7 @@ def _documents(forest: Forest, part: _Segments) -> _Part:
     )
 
 
-def _instances(forest: Forest, part: _Segments) -> _Part:
+def _instances(forest: Forest, part: Segments) -> _Part:
     stream, suffixes = forest.suffix_stream, forest.suffixes
     dense = offsets_of(part.length)[:-1]
     source = ranges(part.skip, part.length)
@@ -200,7 +204,7 @@ def _instances(forest: Forest, part: _Segments) -> _Part:
     )
 
 
-def _clip(exits: Int32, part: _Segments, dense: Int64, which: Int64) -> Int64:
+def _clip(exits: Int32, part: Segments, dense: Int64, which: Int64) -> Int64:
     """End the exits of some segments at their piece; the packed indices of those cut."""
     at = ranges(dense[which], part.length[which])
     stop = np.repeat(part.stop[which], part.length[which])
@@ -210,7 +214,7 @@ def _clip(exits: Int32, part: _Segments, dense: Int64, which: Int64) -> Int64:
     return (at + shift)[beyond]
 
 
-def _chosen_instances(forest: Forest, part: _Segments) -> _Part:
+def _chosen_instances(forest: Forest, part: Segments) -> _Part:
     chosen, suffixes, trie = forest.chosen, forest.suffixes, forest.documents
     if chosen is None:  # `pack` asks only where pairs are chosen
         raise InputError("the forest asks every suffix of every host")
@@ -252,7 +256,7 @@ def _open_depth(chosen: Chosen, place: Int64) -> Int64:
 
 
 def _open_tokens(
-    part: _Segments, dense: Int64, which: Int64, positions: Int32, exits: Int64, limit: Int64
+    part: Segments, dense: Int64, which: Int64, positions: Int32, exits: Int64, limit: Int64
 ) -> Int64:
     """Packed indices of tokens above the token that follows each of some segments.
 
