@@ -72,7 +72,8 @@ class Lookups:
     def register(self, calls: list[AICall]) -> None:
         """Make both look-ups of every call known to DuckDB."""
         for call in calls:
-            self._create(call.text_lookup, self._by_text(call), call)
+            if call.same_as == call.index:
+                self._create(call.text_lookup, self._by_text(call), call)
             self._create(call.row_lookup, self._by_row(call), call)
 
     def close(self) -> None:
@@ -80,9 +81,9 @@ class Lookups:
             self._connection.remove_function(name)
         self._names.clear()
 
-    def set_rows(self, call: AICall, documents: tuple[RowDocuments, ...]) -> None:
-        """Give a planned call the documents of its arguments."""
-        self._rows[call.index] = documents
+    def set_rows(self, lookup: int, documents: tuple[RowDocuments, ...]) -> None:
+        """Give the look-up of a planned call the documents of its arguments."""
+        self._rows[lookup] = documents
 
     def take_missing(self, calls: list[AICall]) -> Iterator[tuple[AICall, Ints]]:
         """What was looked up over texts without success since the last time, distinct.
@@ -102,8 +103,6 @@ class Lookups:
             call.sql_type,
             type=ARROW,
             null_handling=SPECIAL,
-            # A constant look-up must be read for rows, not folded while DuckDB binds.
-            side_effects=call.constant,
         )
         self._names.append(name)
 

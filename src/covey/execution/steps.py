@@ -139,7 +139,7 @@ class StepRunner:
             place = RowDocuments(key, self._read_documents(column, rows[key]))
             documents[:, i] = place.of_rows(rows[key])
             places.append(place)
-        self._lookups.set_rows(call, tuple(places))
+        self._lookups.set_rows(step.lookup, tuple(places))
         documents = documents[(documents != NULL_ID).all(axis=1)]
         if not len(documents):
             return None

@@ -73,6 +73,8 @@ class AICall:
             of the placeholders.
         span: the whole call in the user's text.
         name_span: the function's name in the user's text.
+        same_as: index of the first call that is written alike; DuckDB must see one
+            function in both, or it would not know `GROUP BY f(x)` from `SELECT f(x)`.
         constant: whether its documents depend on no column, so that DuckDB would look
             it up while it binds.
         options: how it is asked.
@@ -85,6 +87,7 @@ class AICall:
     arguments: tuple[Span, ...]
     span: Span
     name_span: Span
+    same_as: int
     constant: bool
     options: CallOptions
 
@@ -99,7 +102,7 @@ class AICall:
     @property
     def text_lookup(self) -> str:
         """The SQL function that looks up its answers by the texts of its documents."""
-        return f"covey_{self.index}"
+        return f"covey_{self.same_as}"
 
     @property
     def row_lookup(self) -> str:

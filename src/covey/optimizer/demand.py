@@ -69,10 +69,12 @@ class Demand:
         keys = tuple(sources.index(source) for source, _ in places)
         anchor = call.question.anchor
         written = self.work.edited.text[slice(*call.span)]
-        ask = Ask(call.index, tuple(column for _, column in places), keys, query, written, anchor)
+        documents = tuple(column for _, column in places)
+        lookup = self.work.row_lookup(call, documents, keys)
+        ask = Ask(call.index, lookup, documents, keys, query, written, anchor)
         row_ids = ", ".join(source.row_id for source in sources) or "0"
         self.work.steps.append(ask)
-        self.work.edited.replace(call.span, f"{call.row_lookup}({row_ids})")
+        self.work.edited.replace(call.span, f"{self.work.calls[lookup].row_lookup}({row_ids})")
         self.work.planned |= {call.index}
         return ask
 

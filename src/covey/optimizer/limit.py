@@ -45,6 +45,10 @@ def plan_prune(rows: BlockRows) -> None:
     mark = work.mark()
     place = (end, end)
     work.edited.replace(place, *work.edited.replacement(place), f", {source.row_id} AS {name}")
+    # The statement skips the rows of OFFSET itself, so they must still be there.
+    work.edited.replace(block.clauses["LIMIT"], str(_needed(block, work)))
+    if "OFFSET" in block.clauses:
+        work.edited.replace(block.clauses["OFFSET"], "0")
     query = f"SELECT {name} FROM ({work.with_clause(block)}{work.edited.render(block.span)})"
     work.revert(mark)
     if work.binder.columns(query) is not None:

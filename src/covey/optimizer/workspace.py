@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from covey.logical.blocks import Block, Source
-from covey.plan.nodes import Load, Prune, Step
+from covey.logical.calls import AICall
+from covey.plan.nodes import DocumentColumn, Load, Prune, Step
 from covey.sql.from_clause import NotPlanned
 from covey.sql.lift import LiftedText
 from covey.sql.text import Replacement, Span, quote_name
@@ -72,6 +74,7 @@ class Workspace:
         self.owner = {call.index: self.innermost(call.span) for call in self.calls}
         self._table_names = table_names
         self._loaded: dict[Span, LoadedSource] = {}
+        self._row_lookups: dict[Hashable, int] = {}
 
     def innermost(self, span: Span) -> Block | None:
         """The innermost block around a span."""
@@ -90,6 +93,12 @@ class Workspace:
         del self.steps[mark.steps :]
         self.planned = mark.planned
         self._loaded = dict(mark.loaded)
+
+    def row_lookup(
+        self, call: AICall, documents: tuple[DocumentColumn, ...], keys: tuple[int, ...]
+    ) -> int:
+        """Index of the call whose look-up by row ids a call uses: of one alike, or its own."""
+        return self._row_lookups.setdefault((call.same_as, documents, keys), call.index)
 
     def prunes(self, mark: Mark) -> bool:
         """Whether a step since the mark drops rows."""

@@ -67,6 +67,8 @@ class Ask:
 
     Attributes:
         call: index of the call.
+        lookup: index of the call whose look-up by row ids stands in its place; calls
+            written alike share one.
         documents: where each argument's documents come from.
         keys: for each argument, the column of `demand` that holds its row id.
         demand: query whose columns are row ids of the loaded sources, distinct.
@@ -76,6 +78,7 @@ class Ask:
     """
 
     call: int
+    lookup: int
     documents: tuple[DocumentColumn, ...]
     keys: tuple[int, ...]
     demand: str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 
 import duckdb
 from sqlglot import TokenType
@@ -55,6 +56,7 @@ def lift(
     edited = EditedText(sql)
     binder = Binder(connection, edited)
     calls: list[AICall] = []
+    alike: dict[Hashable, int] = {}
     found = find_calls(tokens, binder.has_function, dialect)
     if dialect is None:
         dialect = detect(found, tokens)
@@ -62,9 +64,16 @@ def lift(
         check(found, tokens, dialect)
     for raw in found:
         call = _read_call(raw, len(calls), tokens, binder, dialect)
+        call = replace(call, same_as=alike.setdefault(_written(call, sql), call.index))
         calls.append(call)
         edited.replace(call.span, *_text_lookup(call))
     return LiftedText(tokens, edited, calls, binder)
+
+
+def _written(call: AICall, sql: str) -> Hashable:
+    """What calls that are written alike have in common."""
+    arguments = tuple(" ".join(sql[slice(*span)].split()) for span in call.arguments)
+    return call.reading, call.question, call.options, arguments
 
 
 def _text_lookup(call: AICall) -> list[str | Span]:
@@ -72,8 +81,11 @@ def _text_lookup(call: AICall) -> list[str | Span]:
     parts: list[str | Span] = [f"{call.text_lookup}("]
     for number, span in enumerate(call.arguments):
         parts += [", CAST((" if number else "CAST((", span, ") AS VARCHAR)"]
-    # DuckDB tells a function how many rows it wants only through an argument.
-    return [*parts, ")"] if call.arguments else [*parts, "NULL)"]
+    if call.constant:
+        # DuckDB would fold a constant while it binds, for rows that may not exist; and
+        # only an argument tells a function how many rows are wanted.
+        parts += [", (SELECT NULL)" if call.arguments else "(SELECT NULL)"]
+    return [*parts, ")"]
 
 
 def _read_call(
@@ -107,6 +119,7 @@ def _read_call(
         arguments=prompt.arguments,
         span=tokens.span(raw.first, raw.last),
         name_span=raw.name_span,
+        same_as=index,
         constant=not any(_names_column(tokens, span) for span in prompt.arguments),
         options=given.call_options(),
     )
