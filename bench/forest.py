@@ -2,7 +2,8 @@
 
 Builds tries of a million documents in several shapes, then packs five million join
 pairs chunk by chunk. Each case runs in a process of its own, so that the peak resident
-memory printed beside it is its own, inputs and interpreter included.
+memory printed beside it is its own, inputs and interpreter included. Seconds are wall time; CPU
+seconds stand beside them, and what they differ by is the machine's other work.
 """
 
 from __future__ import annotations
@@ -25,6 +26,20 @@ BLOCK = 1 << 20
 SEED = 20_261_129
 
 Row = tuple[str, str]
+
+
+class Stopwatch:
+    """Wall and CPU seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    @property
+    def wall(self) -> float:
+        return time.perf_counter() - self._wall
+
+    def __str__(self) -> str:
+        return f"{self.wall:.2f} s ({time.process_time() - self._cpu:.2f} CPU)"
 
 
 def words(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -86,15 +101,14 @@ def one_token(rng: np.random.Generator) -> Tokens:
 def build(make: Callable[[np.random.Generator], Tokens]) -> Row:
     """One line about building, and flattening, the trie of some documents."""
     tokens = make(np.random.default_rng(SEED))
-    start = time.perf_counter()
+    watch = Stopwatch()
     trie = build_trie(tokens)
-    built = time.perf_counter() - start
-    start = time.perf_counter()
+    built, watch = str(watch), Stopwatch()
     flat = flatten(trie, 8)
-    flattened = time.perf_counter() - start
+    flattened = str(watch)
     return (
         (make.__doc__ or "").rstrip("."),
-        f"{built:.2f} s, flatten(8) {flattened:.2f} s; {trie.requested_tokens:,} tokens, "
+        f"{built}, flatten(8) {flattened}; {trie.requested_tokens:,} tokens, "
         f"{trie.size:,} at least, {len(trie):,} nodes ({len(flat):,} and {flat.given_up:,} "
         "tokens given up when flattened)",
     )
@@ -109,22 +123,19 @@ def join_tries(rng: np.random.Generator) -> tuple[Tokens, Tokens]:
     return anchors, Tokens(np.concatenate(partners), offsets)
 
 
-def pack_all(forest: Forest) -> tuple[float, int]:
-    """Seconds to pack a whole forest in chunks, and the answers seen."""
-    start, answers = time.perf_counter(), 0
+def describe(forest: Forest, prepared: Stopwatch) -> str:
+    """One line about packing a whole forest in chunks, after what `prepared` measured."""
+    before, before_text = prepared.wall, str(prepared)
+    watch, answers = Stopwatch(), 0
     begin, end, chunks = cut(np.array([0]), np.array([forest.size]), BUDGET)
     for low, high in zip(chunks[:-1].tolist(), chunks[1:].tolist(), strict=True):
         answers += len(pack(forest, begin[low:high], end[low:high]).answers)
-    return time.perf_counter() - start, answers
-
-
-def describe_packing(forest: Forest, prepared: float) -> str:
-    seconds, answers = pack_all(forest)
+    seconds, text = watch.wall, str(watch)
     if answers != forest.prompts:
         raise SystemExit(f"packed {answers:,} answers of {forest.prompts:,} prompts")
     return (
-        f"prepare {prepared:.2f} s, pack {seconds:.2f} s: {answers:,} prompts, "
-        f"{answers / (prepared + seconds) / 1e6:.1f} million pairs/s, "
+        f"prepare {before_text}, pack {text}: {answers:,} prompts, "
+        f"{answers / (before + seconds) / 1e6:.1f} million pairs/s, "
         f"{forest.size / seconds / 1e6:.0f} million tokens/s, {forest.size:,} of "
         f"{forest.requested_tokens:,} requested tokens"
     )
@@ -133,9 +144,9 @@ def describe_packing(forest: Forest, prepared: float) -> str:
 def join_all() -> Row:
     """5,000,000 pairs: 2,500 anchors x 2,000 partners"""
     tokens = join_tries(np.random.default_rng(SEED))
-    start = time.perf_counter()
+    watch = Stopwatch()
     forest = ask_all(build_trie(tokens[0]), build_trie(tokens[1]))
-    return join_all.__doc__ or "", describe_packing(forest, time.perf_counter() - start)
+    return join_all.__doc__ or "", describe(forest, watch)
 
 
 def join_half() -> Row:
@@ -143,10 +154,10 @@ def join_half() -> Row:
     rng = np.random.default_rng(SEED)
     tokens = join_tries(rng)
     pairs = np.flatnonzero(rng.random(5_000_000) < 0.5)
-    start = time.perf_counter()
+    watch = Stopwatch()
     tries = build_trie(tokens[0]), build_trie(tokens[1])
     forest = ask_pairs(*tries, pairs // 2_000, pairs % 2_000)
-    return join_half.__doc__ or "", describe_packing(forest, time.perf_counter() - start)
+    return join_half.__doc__ or "", describe(forest, watch)
 
 
 def filter_documents() -> Row:
@@ -154,9 +165,9 @@ def filter_documents() -> Row:
     rng = np.random.default_rng(SEED)
     documents = equal_lengths(words(rng, 200_000 * 300), 300)
     questions = equal_lengths(words(rng, 2 * 55), 55)
-    start = time.perf_counter()
+    watch = Stopwatch()
     forest = ask_all(build_trie(documents), build_trie(questions))
-    return filter_documents.__doc__ or "", describe_packing(forest, time.perf_counter() - start)
+    return filter_documents.__doc__ or "", describe(forest, watch)
 
 
 def in_own_process(name: str, work: Callable[[], Row]) -> None:

@@ -17,7 +17,7 @@ def test_no_slot_has_two_owners_and_none_is_lost(capacity: int, steps: list) -> 
     for take, number in steps:
         if take and number <= slots.free:
             largest = slots.largest
-            extents = slots.take(number)
+            extents = slots.take(number, 1)
             assert sum(e.length for e in extents) == number
             assert (len(extents) == 1) == (largest >= number)
             for start, length in extents:
@@ -39,26 +39,40 @@ def test_no_slot_has_two_owners_and_none_is_lost(capacity: int, steps: list) -> 
 
 def test_the_smallest_stretch_that_fits_is_taken() -> None:
     slots = Slots(30)
-    blocks = [slots.take(n)[0] for n in (6, 1, 3, 1, 9, 10)]
+    blocks = [slots.take(n, n)[0] for n in (6, 1, 3, 1, 9, 10)]
     for block in (blocks[0], blocks[2], blocks[4]):
         slots.give([block])
-    assert slots.take(3) == (blocks[2],)
-    assert slots.take(7) == (Extent(blocks[4].start, 7),)
+    assert slots.take(3, 0) == (blocks[2],)
+    assert slots.take(7, 0) == (Extent(blocks[4].start, 7),)
 
 
 def test_a_long_span_is_split_over_the_longest_holes() -> None:
     slots = Slots(20)
-    blocks = [slots.take(4)[0] for _ in range(5)]
+    blocks = [slots.take(4, n)[0] for n in range(5)]
     slots.give([blocks[0], blocks[2], blocks[3]])
-    assert slots.take(10) == (Extent(8, 8), Extent(0, 2))
+    assert slots.take(10, 9) == (Extent(8, 8), Extent(0, 2))
 
 
 def test_misuse_is_refused() -> None:
     slots = Slots(4)
     for count in (0, 5):
         with pytest.raises(RunError, match="4 are free"):
-            slots.take(count)
-    (extent,) = slots.take(2)
+            slots.take(count, 0)
+    (extent,) = slots.take(2, 0)
     slots.give([extent])
-    with pytest.raises(RunError, match="freed twice"):
-        slots.give([Extent(0, 4)])
+    for wrong in (extent, Extent(0, 4)):
+        with pytest.raises(RunError, match="not in use"):
+            slots.give([wrong])
+
+
+def test_the_owners_beside_the_longest_hole_are_known() -> None:
+    slots = Slots(12)
+    blocks = [slots.take(3, owner)[0] for owner in (7, 8, 9)]
+    assert slots.around_largest() == [9]
+    slots.give([blocks[1]])
+    slots.take(3, 6)  # the lower of two equal holes
+    assert slots.around_largest() == [9]
+    slots.give([blocks[2]])
+    assert slots.around_largest() == [6]
+    slots.take(6, 5)
+    assert slots.around_largest() == []

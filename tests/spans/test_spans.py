@@ -72,12 +72,11 @@ class PoolMachine(RuleBasedStateMachine):
     def place(self, pick: int, pending: int, reuse: float) -> None:
         waiting = [a for a in self.admissions if a.reserved]
         admission = waiting[pick % len(waiting)]
-        fragmented = self.pool._slots.largest < admission.lengths[len(admission.placed)]
-        split = self.pool.split
         self.keys += 1
         span = self.pool.place(admission, pending=pending, reuse=reuse, key=self.keys)
         assert sum(e.length for e in span.extents) == span.length
-        assert self.pool.split == split or fragmented
+        if len(span.extents) > 1:
+            assert len(list(self.pool.spans())) > 1, "nothing stood in the way"
 
     @precondition(lambda self: self.admissions)
     @rule(pick=st.integers(0, 99))
@@ -224,14 +223,23 @@ def test_an_evicted_span_leaves_its_plan_to_the_one_above() -> None:
     assert (top.pending, top.reuse) == (1, 0.25)
 
 
-def test_a_long_span_finds_room_in_fragments() -> None:
+def test_neighbours_go_to_make_one_stretch() -> None:
     pool = new_pool(12)
-    spans = [grow(pool, None, [2], reuse=1.0)[0] for _ in range(6)]
-    for span in spans[::2]:
+    spans = [grow(pool, None, [2], reuse=0.5 + n / 20)[0] for n in range(6)]
+    for span in (spans[1], spans[3], spans[5]):
         pool.plan(span, reuse=0.0)
     (long,) = grow(pool, None, [6], reuse=1.0)
+    assert len(long.extents) == 1 and pool.split == 0
+    assert [span.resident for span in spans] == [True, False, True, False, False, False]
+
+
+def test_a_long_span_is_split_where_held_spans_stand_in_the_way() -> None:
+    pool = new_pool(12)
+    spans = [grow(pool, None, [2], reuse=1.0)[0] for _ in range(6)]
+    holds = [pool.admit(span, []) for span in spans[1::2]]
+    (long,) = grow(pool, None, [6], reuse=1.0)
     assert len(long.extents) == 3 and pool.split == 1
-    assert all(span.resident for span in spans[1::2])
+    assert all(hold is not None for hold in holds) and pool.held == 6
 
 
 def test_two_paths_share_a_span_and_neither_frees_it_alone() -> None:

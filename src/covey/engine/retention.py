@@ -57,6 +57,10 @@ class Retention:
     def __contains__(self, span: int) -> bool:
         return span in self._values
 
+    def __getitem__(self, span: int) -> float:
+        """The value at which a span is on offer."""
+        return self._values[span]
+
     def value(self, depth: int, length: int, probability: float) -> float:
         """Expected seconds saved per slot by keeping a span."""
         return probability * self.cost.seconds(depth, length) / length

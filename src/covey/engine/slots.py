@@ -30,6 +30,8 @@ class Slots:
         self._by_size: list[tuple[int, int]] = []  # (length, start), ascending
         self._length_at: dict[int, int] = {}  # start -> length
         self._start_before: dict[int, int] = {}  # end -> start
+        self._owner_at: dict[int, int] = {}  # start of a taken stretch -> owner
+        self._owner_before: dict[int, int] = {}  # end of a taken stretch -> owner
         if capacity:
             self._add(0, capacity)
 
@@ -43,8 +45,18 @@ class Slots:
         """The free stretches by address."""
         return [Extent(*hole) for hole in sorted(self._length_at.items())]
 
-    def take(self, count: int) -> tuple[Extent, ...]:
+    def around_largest(self) -> list[int]:
+        """Who owns the slots right before and right behind the longest free stretch."""
+        if not self._by_size:
+            return []
+        length, start = self._by_size[-1]
+        owners = (self._owner_before.get(start), self._owner_at.get(start + length))
+        return [owner for owner in owners if owner is not None]
+
+    def take(self, count: int, owner: int) -> tuple[Extent, ...]:
         """Take `count` slots: one stretch if any is long enough, else the longest ones.
+
+        `owner` is what `around_largest` will call their holder.
 
         Raises:
             RunError: fewer than `count` slots are free; nothing was taken.
@@ -59,20 +71,23 @@ class Slots:
             self._remove(start, length)
             if used < length:
                 self._add(start + used, length - used)
+            self._owner_at[start] = self._owner_before[start + used] = owner
             taken.append(Extent(start, used))
             count -= used
         return tuple(taken)
 
     def give(self, extents: Iterable[Extent]) -> None:
-        """Return stretches that were taken.
+        """Return stretches as they were taken.
 
         Raises:
-            RunError: a stretch begins or ends in one that is free already.
+            RunError: a stretch is not one that was taken, or was freed already.
         """
         for start, length in extents:
             end = start + length
-            if start in self._length_at or end in self._start_before:
-                raise RunError(f"slots {start} to {end} of the KV arena were freed twice")
+            owner = self._owner_at.get(start)
+            if owner is None or self._owner_before.get(end) != owner:
+                raise RunError(f"slots {start} to {end} of the KV arena are freed, but not in use")
+            del self._owner_at[start], self._owner_before[end]
             before = self._start_before.get(start)
             after = self._length_at.get(end)
             if before is not None:

@@ -1,8 +1,9 @@
 """Who owns each KV slot, and until when.
 
 Bookkeeping only; tensors live elsewhere. One slot is one token in all layers. A *span* is
-a forest node's slots: one stretch wherever the arena has one long enough, several where it
-has not, so that fragmentation never costs more than a longer list of stretches. A slot is
+a forest node's slots: one stretch, for which neighbours are evicted if need be, or several
+where held spans stand in the way, so that fragmentation never refuses what the counts allow.
+A slot is
 *held* (an admitted path runs through it), *kept* (its span waits for children that are not
 admitted yet, or for a later operator) or *free*. After every public call
 
@@ -152,9 +153,8 @@ class SpanPool:
             raise RunError("the admitted path is placed to its end; admit a longer one")
         length = admission.lengths[len(admission.placed)]
         parent = admission.placed[-1] if admission.placed else admission.parent
-        while self.free < length:
-            self._evict_one()
-        extents = self._slots.take(length)
+        self._make_room(length)
+        extents = self._slots.take(length, self._next)
         depth = parent.depth + parent.length if parent is not None else 0
         span = Span(self._next, key, parent, depth, extents, length, pending, reuse, pins=1)
         self._next += 1
@@ -284,10 +284,20 @@ class SpanPool:
             if book != real:
                 raise RunError(f"KV accounting is off: {name} is {book}, the spans say {real}")
 
-    def _evict_one(self) -> None:
-        number = self.retention.least()
-        if number is None:
-            raise RunError("KV accounting is off: slots were promised that cannot be freed")
+    def _make_room(self, length: int) -> None:
+        """Evict until `length` slots are free, and in one stretch if that can be had."""
+        while self.free < length:
+            least = self.retention.least()
+            if least is None:
+                raise RunError("KV accounting is off: slots were promised that cannot be freed")
+            self._evict(least)
+        while self._slots.largest < length:
+            beside = [n for n in self._slots.around_largest() if n in self.retention]
+            if not beside:  # held spans, or ancestors of others, stand on both sides
+                return
+            self._evict(min(beside, key=lambda number: (self.retention[number], -number)))
+
+    def _evict(self, number: int) -> None:
         span = self._spans[number]
         self.retention.count_eviction(span.key, span.length)
         parent = span.parent
