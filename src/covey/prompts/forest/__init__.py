@@ -24,8 +24,9 @@ off the inside of a partner. Within a piece token i sees token k exactly when
 `k <= i < packed.exits[k]`; it sees a node of `above` when `i < exits` of that node.
 `packed.open` are the tokens whose KV must outlive the chunk: none where cuts fall between
 whole trees. `packed.documents` and `packed.instances` say which nodes and hosts the tokens
-belong to, for whoever gives them slots. Answers come back by `packed.prompts`; `forest.prompt_of` finds the prompt of
-an input pair, so equal prompts are computed once and read many times.
+belong to, for whoever gives them slots. Answers come back by `packed.prompts`;
+`forest.prompt_of` finds the prompt of an input pair, so equal prompts are computed once and
+read many times.
 
 **What is shared.** All within the document trie, and all within the suffixes of one
 document. A suffix is not shared with the continuation of a document that has it as an
