@@ -19,6 +19,7 @@ class Kind(Enum):
     OR = "or"
     NOT = "not"
     CASE = "case"
+    CASE_OF = "case of"
     COALESCE = "coalesce"
     FILTER = "filter"
     LEAF = "leaf"
@@ -33,7 +34,8 @@ class Expr:
             parts (arguments of functions, operands) may themselves have some.
         span: its place.
         parts: operands of AND, OR, COALESCE; the operand of NOT; for CASE its
-            conditions and values in turn, then the ELSE value if there is one; for an
+            conditions and values in turn, then the ELSE value if there is one (CASE_OF
+            has the operand of `CASE x WHEN …` before them); for an
             aggregate with FILTER the condition, then its arguments.
         calls: indexes of the AI calls inside it.
     """

@@ -112,19 +112,23 @@ class _Reader:
         return any(call.name_span[1] == end for call in self.calls)
 
     def case(self, first: int, last: int) -> Expr | None:
-        """A searched CASE; None for `CASE x WHEN …`, which is read as a leaf."""
+        """A CASE with or without an operand; None where a part is missing."""
         marks = [
             i
             for i, depth in self.case_depths(first, last)
             if depth == 1 and self.tokens[i].word in ("WHEN", "THEN", "ELSE")
         ]
-        if not marks or marks[0] != first + 1:
+        if not marks:
             return None
+        kind = Kind.CASE
+        if marks[0] > first + 1:
+            # What stands between CASE and the first WHEN is the operand.
+            kind, marks = Kind.CASE_OF, [first, *marks]
         ends = [*marks[1:], last - 1]
         parts = [self.read(a + 1, b) for a, b in zip(marks, ends, strict=True) if a + 1 < b]
         if len(parts) < len(marks):
             return None
-        return self.make(Kind.CASE, first, last, parts)
+        return self.make(kind, first, last, parts)
 
     def case_depths(self, first: int, last: int) -> list[tuple[int, int]]:
         """Top-level token indexes with the number of CASEs open around each."""

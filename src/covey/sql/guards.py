@@ -31,10 +31,17 @@ class Context(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A sibling that is evaluated first, and what must hold of it."""
+    """A sibling that is evaluated first, and what must hold of it.
+
+    Attributes:
+        expr: the sibling.
+        test: a predicate behind it, such as IS TRUE.
+        operand: where given, the predicate is on `operand = expr`.
+    """
 
     expr: Expr
     test: str
+    operand: Expr | None = None
 
 
 class Guards:
@@ -72,7 +79,10 @@ class Guards:
         elif expr.kind is Kind.NOT:
             yield parts[0], [], context.negated()
         elif expr.kind is Kind.CASE:
-            yield from _of_case(parts, context)
+            yield from _of_case(parts, context, None)
+        elif expr.kind is Kind.CASE_OF:
+            yield parts[0], [], Context.VALUE
+            yield from _of_case(parts[1:], context, parts[0])
         elif expr.kind is Kind.COALESCE:
             for i, part in enumerate(parts):
                 yield part, [Guard(p, "IS NULL") for p in parts[:i]], Context.VALUE
@@ -135,12 +145,18 @@ class Guards:
 
     def text(self, guard: Guard) -> str:
         """A guard as SQL; the calls inside it carry their own guards."""
+        text = f"({self._render(guard.expr)})"
+        if guard.operand is not None:
+            text = f"(({self._render(guard.operand)}) = {text})"
+        return f"{text} {guard.test}"
+
+    def _render(self, expr: Expr) -> str:
         kept = self._edited.snapshot()
-        for call, lookup in self.wrap(guard.expr, Context.VALUE).items():
+        for call, lookup in self.wrap(expr, Context.VALUE).items():
             self._edited.replace(self._calls[call].span, *lookup)
-        rendered = self._edited.render(guard.expr.span)
+        rendered = self._edited.render(expr.span)
         self._edited.revert(kept)
-        return f"({rendered}) {guard.test}"
+        return rendered
 
 
 def _holds(expr: Expr, item: Expr) -> bool:
@@ -154,13 +170,14 @@ def nest(guards: list[str], lookup: Replacement) -> Replacement:
 
 
 def _of_case(
-    parts: tuple[Expr, ...], context: Context
+    parts: tuple[Expr, ...], context: Context, operand: Expr | None
 ) -> Iterable[tuple[Expr, list[Guard], Context]]:
     """CASE evaluates condition after condition, then one value."""
     failed: list[Guard] = []
+    inner = Context.TRUTH if operand is None else Context.VALUE
     for condition, value in zip(parts[0::2], parts[1::2], strict=False):
-        yield condition, list(failed), Context.TRUTH
-        yield value, [*failed, Guard(condition, "IS TRUE")], context
-        failed.append(Guard(condition, "IS NOT TRUE"))
+        yield condition, list(failed), inner
+        yield value, [*failed, Guard(condition, "IS TRUE", operand)], context
+        failed.append(Guard(condition, "IS NOT TRUE", operand))
     if len(parts) % 2:
         yield parts[-1], failed, context
