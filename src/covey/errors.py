@@ -8,6 +8,10 @@ interface; `RunError` a run that failed or was stopped after it began.
 
 from __future__ import annotations
 
+import re
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
 
 class CoveyError(Exception):
     """Base of every error that Covey raises on purpose."""
@@ -33,6 +37,7 @@ class QueryError(CoveyError):
         sql: the user's whole text, or None where no text is at hand.
         span: (start, end) character offsets of the wrong part in `sql`, end exclusive.
         hint: the mend, a sentence.
+        done: what happened before the mistake was found, a sentence.
     """
 
     def __init__(
@@ -42,11 +47,13 @@ class QueryError(CoveyError):
         sql: str | None = None,
         span: tuple[int, int] | None = None,
         hint: str | None = None,
+        done: str = "No model call was made.",
     ) -> None:
         self.reason = reason
         self.sql = sql
         self.span = span
         self.hint = hint
+        self.done = done
         super().__init__(self._render())
 
     def _render(self) -> str:
@@ -59,7 +66,7 @@ class QueryError(CoveyError):
             lines.append(self.reason)
         if self.hint:
             lines.append(self.hint)
-        lines.append("No model call was made.")
+        lines.append(self.done)
         return "\n".join(lines)
 
 
@@ -85,4 +92,6 @@ def underline(text: str, span: tuple[int, int]) -> list[str]:
     # A tab before the carets must stay a tab, or they stand in the wrong place.
     pad = "".join("\t" if c == "\t" else " " for c in text[line_start:start])
     width = max(1, min(end, line_end) - start)
-    return ["    " + text[line_start:line_end], "    " + pad + "^" * width]
+    # What a terminal cannot print (halves of surrogate pairs, NUL …) must not hide the place.
+    line = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text[line_start:line_end])
+    return ["    " + line, "    " + pad + "^" * width]

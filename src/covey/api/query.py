@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 
-from covey.errors import InputError, RunError
+from covey.api.planning import Planning, Schema
+from covey.api.statement import Statement, make_statement
+from covey.errors import InputError, QueryError, RunError
 from covey.execution.answers import Answers
-from covey.execution.ask import Asker
-from covey.execution.bridge import Relations
-from covey.execution.lookup import Lookups
-from covey.execution.report import OperatorReport, Report
-from covey.execution.run import Runner
-from covey.optimizer.estimate import estimate
-from covey.optimizer.planner import make_plan
-from covey.plan.explain import explain
-from covey.plan.nodes import PhysicalPlan
+from covey.execution.report import Report, joined
 from covey.prompts.documents import DocumentStore
-from covey.sql.bind import read_error
+from covey.sql.bind import Binder
+from covey.sql.calls import find_calls
+from covey.sql.derived import Derived, Piece, Written
 from covey.sql.dialect import Dialect
-from covey.sql.lift import lift
+from covey.sql.statements import split_statements
+from covey.sql.text import EditedText, TokenList
 
 if TYPE_CHECKING:
     import pandas
@@ -33,86 +28,110 @@ if TYPE_CHECKING:
 
 
 class Query:
-    """A statement on a connection, made by `Connection.sql`.
+    """One or several statements on a connection, made by `Connection.sql`.
+
+    The first statement is checked when the query is made. What stands behind it may
+    depend on what it does, so the others are checked when their turn comes; only the
+    spelling of their AI functions is checked at once. The result is the last one's.
 
     Args:
         connection: where it runs.
-        text: one SQL statement.
+        text: SQL.
         dialect: whose spelling of AI functions is accepted; None accepts both.
 
     Raises:
         QueryError: the text is wrong.
+        InputError: it is no text.
     """
 
     def __init__(self, connection: Connection, text: str, dialect: Dialect | None = None) -> None:
+        if not isinstance(text, str):
+            raise InputError(f"SQL is a text, not a {type(text).__name__}.")
         self._connection = connection
-        self._text = text
         self._dialect = dialect
         self._result: pa.Table | None = None
         self._report: Report | None = None
-        with self._planned(Answers(), DocumentStore()):
-            pass
+        tokens = TokenList(text)
+        written = Written(text)
+        self._statements = [
+            Derived([Piece(text[start:end], written, start)])
+            for start, end in split_statements(tokens)
+        ]
+        with connection.lock:
+            self._statement(0).check()
+            if len(self._statements) > 1:
+                self._check_spelling(tokens)
+
+    def _statement(self, number: int) -> Statement:
+        done = None
+        if number:
+            done = "The statements before it have run."
+        planning = Planning(self._connection, self._dialect, done)
+        return make_statement(planning, self._statements[number])
+
+    def _check_spelling(self, tokens: TokenList) -> None:
+        """Refuse AI functions that nobody has, except names that the text itself may define."""
+        binder = Binder(self._connection.duckdb, EditedText(tokens.text))
+        words = [token.word.lower() for token in tokens]
+        find_calls(
+            tokens,
+            lambda name: binder.has_function(name) or words.count(name) > 1,
+            self._dialect,
+        )
 
     def explain(self) -> str:
-        """The plan as text, with what it is expected to cost. Nothing is asked."""
-        with self._planned(Answers(), DocumentStore()) as (plan, _):
-            return explain(plan, estimate(plan, self._connection.duckdb))
+        """The plan as text, with what it is expected to cost. Nothing is asked.
+
+        Of several statements, one that does not bind before the others have run is named
+        without a plan.
+        """
+        with self._connection.lock:
+            if len(self._statements) == 1:
+                return self._statement(0).explain()
+            count = len(self._statements)
+            parts = []
+            for number, derived in enumerate(self._statements):
+                parts.append(f"statement {number + 1} of {count}: {_one_line(derived.text)}")
+                try:
+                    parts.append(self._statement(number).explain())
+                except QueryError:
+                    parts.append("planned when the statements before it have run")
+            return "\n".join(parts)
+
+    @property
+    def schema(self) -> Schema:
+        """Name and SQL type of each column of the result; runs nothing.
+
+        Raises:
+            InputError: the last statement is no query.
+            QueryError: it does not bind before the statements before it have run.
+        """
+        with self._connection.lock:
+            return self._statement(len(self._statements) - 1).schema()
 
     def run(self) -> Query:
         """Run the query if it has not run yet; return itself.
 
         Raises:
-            QueryError: tables changed since the query was made and it no longer binds.
+            QueryError: tables changed since the query was made and it no longer binds, or
+                a later statement is wrong.
             ModelError: the model cannot be loaded.
             RunError: the run failed.
         """
         if self._result is None:
-            self._result, self._report = self._run()
+            with self._connection.lock:
+                self._run()
         return self
 
-    def _run(self) -> tuple[pa.Table, Report]:
+    def _run(self) -> None:
         answers, documents = Answers(), DocumentStore()
-        connection = self._connection
-        with self._planned(answers, documents) as (plan, lookups):
-            report = Report(
-                operators=[
-                    OperatorReport(
-                        self._text[slice(*call.span)], plan.on_demand.get(call.index, "planned")
-                    )
-                    for call in plan.calls
-                ]
-            )
-            asker = Asker(connection.engine, documents, answers, report, connection.new_progress())
-            relations = Relations(connection.duckdb)
-            with asker:
-                runner = Runner(plan, relations, lookups, asker, documents, report)
-                try:
-                    return runner.run(), report
-                except duckdb.Error as error:
-                    reason, hint, _ = read_error(error)
-                    raise RunError(
-                        f"DuckDB could not finish the query: {reason}."
-                        + (f" {hint}" if hint else "")
-                    ) from None
-
-    @contextmanager
-    def _planned(
-        self, answers: Answers, documents: DocumentStore
-    ) -> Iterator[tuple[PhysicalPlan, Lookups]]:
-        """The plan, with its tables and look-ups in place until the block is left."""
-        connection = self._connection
-        with connection.lock:
-            lookups = Lookups(connection.duckdb, answers, documents)
-            plan: PhysicalPlan | None = None
-            try:
-                lifted = lift(self._text, connection.duckdb, self._dialect)
-                lookups.register(lifted.calls)
-                plan = make_plan(lifted, connection.table_names)
-                yield plan, lookups
-            finally:
-                if plan is not None:
-                    Relations(connection.duckdb).drop(plan.steps)
-                lookups.close()
+        reports = []
+        result: pa.Table | None = None
+        for number in range(len(self._statements)):
+            result, report = self._statement(number).run(answers, documents)
+            reports.append(report)
+        self._result = result
+        self._report = reports[0] if len(reports) == 1 else joined(reports)
 
     @property
     def columns(self) -> list[str]:
@@ -137,6 +156,10 @@ class Query:
     def df(self) -> pandas.DataFrame:
         """The result as a pandas frame, with DuckDB's conversions."""
         _needs("pandas")
+        if not self.columns:
+            import pandas
+
+            return pandas.DataFrame()
         frame: pandas.DataFrame = self._relation().df()
         return frame
 
@@ -150,10 +173,15 @@ class Query:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """The result as Python tuples, with DuckDB's conversions."""
-        return self._relation().fetchall()
+        # A statement such as CREATE has no result, which DuckDB takes for no table.
+        return self._relation().fetchall() if self.columns else []
 
     def _relation(self) -> duckdb.DuckDBPyRelation:
         return duckdb.connect().from_arrow(self.arrow())
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _needs(package: str) -> None:

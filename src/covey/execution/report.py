@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from covey.engine.base import Counters
@@ -84,6 +85,27 @@ class Report:
             reasons[error.reason] = reasons.get(error.reason, 0) + 1
         lines += [f"failed: {count:,} x {reason}" for reason, count in reasons.items()]
         return "\n".join(lines)
+
+
+def joined(reports: Sequence[Report]) -> Report:
+    """One report of several runs, one behind the other; its rows are the last one's."""
+    whole = Report()
+    for report in reports:
+        whole.model = report.model or whole.model
+        whole.rows = report.rows
+        whole.seconds += report.seconds
+        whole.load_seconds += report.load_seconds
+        whole.operators += report.operators
+        whole.counters = _sum(whole.counters, report.counters)
+        whole.errors += report.errors[: MAX_ERRORS_KEPT - len(whole.errors)]
+    return whole
+
+
+def _sum(one: Counters, other: Counters) -> Counters:
+    values = {f.name: getattr(one, f.name) + getattr(other, f.name) for f in fields(Counters)}
+    # The runs did not hold their slots at the same time.
+    values["peak_slots"] = max(one.peak_slots, other.peak_slots)
+    return Counters(**values)
 
 
 def _operator_line(operator: OperatorReport) -> str:

@@ -79,9 +79,19 @@ class Binder:
             self._connection.execute("PRAGMA disable_optimizer").fetchall()
             self._connection.execute(f"EXPLAIN {text}").fetchall()
         except MISTAKES as error:
-            raise mistake(error, text, len("EXPLAIN "), self.edited.text, offsets) from None
+            if self._is_explainable(text, error):
+                raise mistake(error, text, len("EXPLAIN "), self.edited.text, offsets) from None
         finally:
             self._connection.execute("PRAGMA enable_optimizer").fetchall()
+
+    def _is_explainable(self, text: str, error: duckdb.Error) -> bool:
+        """False for SET, BEGIN, PRAGMA …, which DuckDB can only bind by running them."""
+        try:
+            statements = self._connection.extract_statements(text)
+        except duckdb.ParserException:
+            return True
+        plain = not isinstance(error, duckdb.ParserException)
+        return plain and [s.type for s in statements] != [duckdb.StatementType.PRAGMA]
 
     def create_empty(self, table: str, query: str) -> None:
         """Create a temporary table with the columns of a query and no rows."""

@@ -64,7 +64,7 @@ def find_calls(
     calls = []
     for i in range(len(tokens)):
         found = _name_at(tokens, i)
-        if found is None:
+        if found is None or _is_definition(tokens, i, found[1]):
             continue
         spelling, opening = found
         span = (tokens[i].start, tokens[opening - 1].end)
@@ -95,6 +95,33 @@ def _name_at(tokens: TokenList, i: int) -> tuple[str, int] | None:
     if opens(i + 1) and (word.startswith("AI_") or is_foreign(word)):
         return word, i + 1
     return None
+
+
+# A name with a bracket behind it that stands behind one of these is defined or filled.
+_DEFINE = (
+    "MACRO",
+    "FUNCTION",
+    "TABLE",
+    "EXISTS",
+    "INTO",
+    "REFERENCES",
+    "COPY",
+    "WITH",
+    "RECURSIVE",
+)
+
+
+def _is_definition(tokens: TokenList, i: int, opening: int) -> bool:
+    """Whether the name at i is that of a table, macro or common table expression."""
+    before = tokens[i - 1].word if i else ""
+    created = {token.word for token in tokens[:4]} if tokens[0].word == "CREATE" else set()
+    if before in _DEFINE or (before == "ON" and "INDEX" in created):
+        return True
+    if before == "AS":
+        # `AS name(…)` names columns, but for the body of a macro.
+        return not created & {"MACRO", "FUNCTION"}
+    after = tokens[tokens.partner[opening] + 1 : tokens.partner[opening] + 3]
+    return [t.word for t in after[:1]] == ["AS"] and after[-1].kind is TokenType.L_PAREN
 
 
 def _refuse(spelling: str, span: Span, sql: str, dialect: Dialect | None) -> None:

@@ -35,6 +35,7 @@ _OPERAND_ENDS = (
 )
 _SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
+_CHANGES = ("UPDATE", "DELETE", "MERGE", "INSERT")
 
 
 def find_blocks(tokens: TokenList, calls: list[AICall]) -> list[Block]:
@@ -47,14 +48,23 @@ def find_blocks(tokens: TokenList, calls: list[AICall]) -> list[Block]:
 def is_query(tokens: TokenList) -> bool:
     """Whether the statement only reads: no CREATE, INSERT, UPDATE, DELETE, COPY …"""
     start = next((t for t in tokens if t.kind is not TokenType.L_PAREN), None)
-    return start is not None and start.word in (*_QUERY_STARTS, "PIVOT", "UNPIVOT", "SUMMARIZE")
+    if start is None or changes_rows(tokens):
+        return False
+    return start.word in (*_QUERY_STARTS, "PIVOT", "UNPIVOT", "SUMMARIZE")
+
+
+def changes_rows(tokens: TokenList) -> bool:
+    """Whether the statement is UPDATE, DELETE or MERGE, perhaps behind a WITH clause."""
+    if not len(tokens) or tokens[0].word not in (*_CHANGES, "WITH"):
+        return False
+    return any(tokens[i].word in _CHANGES for i in tokens.top_level(0, len(tokens)))
 
 
 def query_span(tokens: TokenList) -> Span | None:
     """The query of a statement: all of it, or what stands behind CREATE TABLE … AS,
     INSERT INTO … or inside COPY (…); None where the statement holds no query.
     """
-    if len(tokens) and tokens[0].word in ("UPDATE", "DELETE", "MERGE"):
+    if changes_rows(tokens):
         return None
     for i in tokens.top_level(0, len(tokens)):
         if tokens[i].word in _QUERY_STARTS:

@@ -7,13 +7,14 @@ result to DuckDB, so that whatever DuckDB accepts arrives there letter for lette
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import ClassVar, overload
 
-import sqlglot
 from sqlglot import TokenType
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
 from covey.errors import QueryError
@@ -145,16 +146,53 @@ class TokenList(Sequence[Token]):
         return begin, self.tokens[end - 1].end
 
 
+class _Tokenizer(DuckDB.Tokenizer):
+    # What stands behind EXPLAIN, PREPARE, CALL … is SQL too, not one opaque text.
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+_UNCLOSED = re.compile(r"Missing (?P<mark>.+) from \d+:(?P<start>\d+)")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def _tokenize(text: str) -> list[Token]:
-    try:
-        raw = sqlglot.tokenize(text, dialect="duckdb")
-    except SqlglotError as error:
-        reason = str(error).split("\n")[0]
+    half = _SURROGATE.search(text)
+    if half is not None:
         raise QueryError(
-            f"The text cannot be read as SQL: {reason}",
-            hint="Look for a quote that is never closed.",
-        ) from None
+            f"U+{ord(half[0]):04X} is half of a surrogate pair and no character",
+            sql=text,
+            span=half.span(),
+            hint="Decode the text again from its bytes.",
+        )
+    try:
+        raw = _Tokenizer(dialect="duckdb").tokenize(text)
+    except SqlglotError as error:
+        raise _unreadable(text, error) from None
     return [Token(t.token_type, t.text, t.start, t.end + 1) for t in raw]
+
+
+def _unreadable(text: str, error: SqlglotError) -> QueryError:
+    """The tokenizer's error, at what is never closed."""
+    unclosed = _UNCLOSED.search(str(error.__cause__))
+    if unclosed is not None:
+        start, mark = int(unclosed["start"]), unclosed["mark"]
+        what = "name" if mark == '"' else "text"
+        return QueryError(
+            f"This {what} is never closed",
+            sql=text,
+            span=(start, start + 1),
+            hint=f"End it with {mark}; inside it a quote is written twice.",
+        )
+    start = text.rfind("/*")
+    if start >= 0:
+        return QueryError(
+            "This comment is never closed",
+            sql=text,
+            span=(start, start + 2),
+            hint="End it with */.",
+        )
+    reason = str(error).split("\n")[0]
+    return QueryError(f"The text cannot be read as SQL: {reason}", hint="Look for a stray quote.")
 
 
 # What stands in the place of a span: new text, and spans whose edited text is copied there.

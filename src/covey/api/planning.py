@@ -1,0 +1,126 @@
+"""From the text of a statement to its plan, with look-ups and tables in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from covey.errors import QueryError, RunError
+from covey.execution.answers import Answers
+from covey.execution.bridge import Relations
+from covey.execution.lookup import Lookups
+from covey.optimizer.planner import make_plan
+from covey.plan.nodes import PhysicalPlan
+from covey.prompts.documents import DocumentStore
+from covey.sql.bind import Binder, read_error
+from covey.sql.calls import find_calls
+from covey.sql.derived import Derived
+from covey.sql.dialect import Dialect
+from covey.sql.lift import lift
+from covey.sql.statements import ViewDefinition
+from covey.sql.text import EditedText, TokenList
+from covey.sql.views import Views
+
+if TYPE_CHECKING:
+    from covey.api.connection import Connection
+
+# (name, type) of each column of a result.
+Schema = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """Plans statements on one connection.
+
+    Attributes:
+        connection: where they run.
+        dialect: whose spelling of AI functions is accepted; None accepts both.
+        done: what has happened when they are planned, for messages; None is nothing.
+    """
+
+    connection: Connection
+    dialect: Dialect | None
+    done: str | None
+
+    @property
+    def views(self) -> Views:
+        return Views(self.connection.duckdb)
+
+    def expand(self, derived: Derived) -> Derived:
+        """The statement with the views that it reads in front.
+
+        Raises:
+            QueryError: at the place in the user's text.
+        """
+        with self._located(derived):
+            return self.views.expand(derived)
+
+    def body(self, definition: ViewDefinition, query: Derived) -> Derived:
+        """The query of a view that is being created, as `expand`."""
+        with self._located(query):
+            return self.views.body(definition, query)
+
+    def holds_calls(self, expanded: Derived) -> bool:
+        """Whether there is an AI call in a statement.
+
+        Raises:
+            QueryError: there is one that nobody knows.
+        """
+        with self._located(expanded):
+            binder = Binder(self.connection.duckdb, EditedText(expanded.text))
+            return bool(find_calls(TokenList(expanded.text), binder.has_function, self.dialect))
+
+    @contextmanager
+    def planned(
+        self, expanded: Derived, answers: Answers, documents: DocumentStore
+    ) -> Iterator[tuple[PhysicalPlan, Lookups]]:
+        """The plan, with its tables and look-ups in place until the block is left.
+
+        Raises:
+            QueryError: the statement is wrong; at the place in the user's text.
+        """
+        connection = self.connection
+        lookups = Lookups(connection.duckdb, answers, documents)
+        plan: PhysicalPlan | None = None
+        try:
+            with self._located(expanded):
+                lifted = lift(expanded.text, connection.duckdb, self.dialect)
+                lookups.register(lifted.calls)
+                plan = make_plan(lifted, connection.table_names)
+            yield plan, lookups
+        finally:
+            if plan is not None:
+                Relations(connection.duckdb).drop(plan.steps)
+            lookups.close()
+
+    def schema(self, plan: PhysicalPlan) -> Schema:
+        """The columns of a query's result, while it is planned."""
+        relation = self.connection.duckdb.sql(plan.final)
+        return list(zip(relation.columns, map(str, relation.types), strict=True))
+
+    @contextmanager
+    def _located(self, derived: Derived) -> Iterator[None]:
+        try:
+            yield
+        except QueryError as error:
+            raise derived.locate(error, self.done) from None
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """DuckDB's errors while a statement runs, as Covey's.
+
+    Raises:
+        RunError: in DuckDB's words.
+    """
+    try:
+        yield
+    except duckdb.Error as error:
+        reason, hint, _ = read_error(error)
+        raise RunError(
+            f"DuckDB could not finish the query: {reason}." + (f" {hint}" if hint else "")
+        ) from None

@@ -1,0 +1,189 @@
+"""The statements of a text: each checked, explained and run in its own way."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager
+
+import pyarrow as pa
+
+from covey.api.planning import Planning, Schema, failures
+from covey.errors import InputError, QueryError, UnsupportedError
+from covey.execution.answers import Answers
+from covey.execution.ask import Asker
+from covey.execution.bridge import Relations
+from covey.execution.lookup import Lookups
+from covey.execution.report import OperatorReport, Report
+from covey.execution.run import Runner
+from covey.optimizer.estimate import estimate
+from covey.plan.explain import explain
+from covey.plan.nodes import PhysicalPlan
+from covey.prompts.documents import DocumentStore
+from covey.sql.derived import Derived
+from covey.sql.statements import ViewDefinition, behind, view_definition
+from covey.sql.text import TokenList
+
+Outcome = tuple[pa.Table, Report]
+
+
+class Statement:
+    """A statement that DuckDB runs, with its AI calls looked up.
+
+    Args:
+        planning: plans it.
+        expanded: its text.
+    """
+
+    def __init__(self, planning: Planning, expanded: Derived) -> None:
+        self._planning = planning
+        self._expanded = expanded
+
+    def check(self) -> None:
+        """Bind and plan it; nothing is asked.
+
+        Raises:
+            QueryError: it is wrong; at the place in the user's text.
+        """
+        with self._planned():
+            pass
+
+    def explain(self) -> str:
+        """Its plan as text."""
+        with self._planned() as (plan, _):
+            return explain(plan, estimate(plan, self._planning.connection.duckdb))
+
+    def schema(self) -> Schema:
+        """The columns of its result, without running it.
+
+        Raises:
+            InputError: it is no query.
+        """
+        with self._planned() as (plan, _):
+            if plan.effects:
+                raise InputError("Only a query has a schema before it runs.")
+            return self._planning.schema(plan)
+
+    def run(self, answers: Answers, documents: DocumentStore) -> Outcome:
+        """Run it, asking only what `answers` lacks.
+
+        Raises:
+            QueryError: it no longer binds.
+            ModelError: the model cannot be loaded.
+            RunError: the run failed.
+        """
+        planned = self._planning.planned(self._expanded, answers, documents)
+        with planned as (plan, lookups), failures():
+            connection = self._planning.connection
+            relations = Relations(connection.duckdb)
+            report = Report(
+                operators=[
+                    OperatorReport(
+                        plan.sql[slice(*call.span)], plan.on_demand.get(call.index, "planned")
+                    )
+                    for call in plan.calls
+                ]
+            )
+            if not plan.calls:
+                started = time.perf_counter()
+                table = relations.table(plan.final)
+                report.rows, report.seconds = table.num_rows, time.perf_counter() - started
+                return table, report
+            progress = connection.new_progress()
+            with Asker(connection.engine, documents, answers, report, progress) as asker:
+                runner = Runner(plan, relations, lookups, asker, documents, report)
+                return runner.run(), report
+
+    def _planned(self) -> AbstractContextManager[tuple[PhysicalPlan, Lookups]]:
+        """The plan alone: nothing is asked."""
+        return self._planning.planned(self._expanded, Answers(), DocumentStore())
+
+
+class ExplainStatement(Statement):
+    """EXPLAIN of a statement with AI calls: Covey's plan as a result."""
+
+    def run(self, answers: Answers, documents: DocumentStore) -> Outcome:
+        text = self.explain()
+        table = pa.table({"explain_key": ["covey_plan"], "explain_value": [text]})
+        return table, Report(rows=1)
+
+    def schema(self) -> Schema:
+        return [("explain_key", "VARCHAR"), ("explain_value", "VARCHAR")]
+
+
+class DescribeStatement(Statement):
+    """DESCRIBE of a query with AI calls: its columns, and nothing is asked."""
+
+    def run(self, answers: Answers, documents: DocumentStore) -> Outcome:
+        with self._planned() as (plan, _), failures():
+            table = Relations(self._planning.connection.duckdb).table(f"DESCRIBE {plan.final}")
+            return table, Report(rows=table.num_rows)
+
+
+class ViewStatement(Statement):
+    """CREATE VIEW of a query with AI calls, which Covey keeps.
+
+    Args:
+        planning: plans the query.
+        expanded: the query, with the views that it reads in front.
+        definition: the statement.
+        text: the query as written.
+    """
+
+    def __init__(
+        self, planning: Planning, expanded: Derived, definition: ViewDefinition, text: str
+    ) -> None:
+        super().__init__(planning, expanded)
+        self._definition = definition
+        self._text = text
+
+    def explain(self) -> str:
+        self.check()
+        return f"keep the view {self._definition.path[-1]}: its calls are asked when it is read"
+
+    def schema(self) -> Schema:
+        raise InputError("Only a query has a schema before it runs.")
+
+    def run(self, answers: Answers, documents: DocumentStore) -> Outcome:
+        with self._planned() as (plan, _), failures():
+            columns = self._planning.schema(plan)
+            self._planning.views.keep(self._definition, self._text, columns)
+        return pa.table({}), Report()
+
+
+def make_statement(planning: Planning, derived: Derived) -> Statement:
+    """The statement that a text is.
+
+    Args:
+        planning: plans it.
+        derived: one statement, as written.
+
+    Raises:
+        QueryError: it cannot be read, or it names an unknown AI function.
+        UnsupportedError: EXPLAIN ANALYZE of AI calls.
+    """
+    tokens = TokenList(derived.text)
+    definition = view_definition(tokens)
+    if definition is not None:
+        query = Derived(derived.part(*definition.query))
+        body = planning.body(definition, query)
+        if planning.holds_calls(body):
+            return ViewStatement(planning, body, definition, query.text)
+    for word, kind in (("EXPLAIN", ExplainStatement), ("DESCRIBE", DescribeStatement)):
+        span = behind(tokens, word)
+        if span is None:
+            continue
+        inner = planning.expand(Derived(derived.part(*span)))
+        if planning.holds_calls(inner):
+            if tokens[1].word == "ANALYZE" or tokens.is_open(1):
+                raise derived.locate(_no_analyze(derived.text, (tokens[0].start, tokens[1].end)))
+            return kind(planning, inner)
+    return Statement(planning, planning.expand(derived))
+
+
+def _no_analyze(sql: str, span: tuple[int, int]) -> QueryError:
+    return UnsupportedError(
+        "EXPLAIN takes no options where AI functions are called",
+        sql=sql,
+        span=span,
+        hint="Write EXPLAIN SELECT …; after a run, the report of the query says what happened.",
+    )
