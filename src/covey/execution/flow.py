@@ -40,7 +40,7 @@ class FlowRunner:
 
     def run(self) -> None:
         """Ask until every row is through, or enough are found."""
-        total = self._runner.rows_of(self._step.table)
+        total = 0 if self._step.needed == 0 else self._runner.rows_of(self._step.table)
         batches: deque[_Batch] = deque()
         while batches or self._next_row < total:
             while self._next_row < total and len(batches) < self._in_flight():
@@ -77,9 +77,15 @@ class FlowRunner:
         """Ask call after call for one batch; give the ticket to wait for each time."""
         for number, ask in enumerate(self._step.asks):
             later = [other for other in self._step.asks[number + 1 :] if _shares(ask, other)]
+            # Under a LIMIT the last call stops within a batch too: a row of the source may
+            # have thousands of partners.
+            last_call = number == len(self._step.asks) - 1
+            piece = self._step.needed if last_call else None
             self._runner.set_batch(first, last)
-            for ticket in self._runner.ask(ask, float(len(later))):
+            for ticket in self._runner.ask(ask, float(len(later)), piece):
                 yield ticket
+                if piece is not None and self._enough():
+                    return
                 self._runner.set_batch(first, last)
 
     def _advance(self, batches: deque[_Batch]) -> bool:

@@ -152,4 +152,8 @@ class Lookups:
 
 def distinct_rows(documents: Ints) -> Ints:
     """The distinct rows of an (n, arity) array, n > 0; arity may be 0."""
-    return np.unique(documents, axis=0) if documents.shape[1] else documents[:1]
+    # np.unique hashes, which on integers is far slower than to sort.
+    ordered = documents[np.lexsort(documents.T[::-1])] if documents.shape[1] else documents
+    new = np.ones(len(ordered), np.bool_)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    return ordered[new]

@@ -112,15 +112,26 @@ class StepRunner:
         part = known[first : last + 1]
         return np.where(part == _UNREAD, NULL_ID, part)
 
-    def ask(self, step: Ask, reads: float = 0.0) -> Iterator[int | None]:
+    def ask(self, step: Ask, reads: float = 0.0, piece: int | None = None) -> Iterator[int | None]:
         """Ask a call for the rows of its demand.
+
+        Args:
+            step: the call.
+            reads: see `PromptBatch.reads`.
+            piece: rows of the first ticket, each later one being twice as large; None
+                takes all rows at once.
 
         Yields:
             tickets of the asker; go on when the last one is done.
         """
         rows = self.complete(partial(self._relations.row_ids, step.demand))
         if step.stop is None or not len(rows[0]):
-            yield self._ask_rows(step, rows, reads)
+            count, start = len(rows[0]), 0
+            size = count if piece is None else max(piece, 1)
+            while start < count or not start:
+                yield self._ask_rows(step, [r[start : start + size] for r in rows], reads)
+                start += max(size, 1)
+                size *= 2
             return
         # The partners of a row are asked in rounds that double, so that at most twice as
         # many are asked as the first match needed.

@@ -52,11 +52,13 @@ class Source:
 
     Attributes:
         span: the relation as written, without its alias.
+        end: where the entry ends, its alias included.
         alias: the name its columns go by.
         has_alias: whether the alias is written behind it.
     """
 
     span: Span
+    end: int
     alias: str
     has_alias: bool
 
@@ -97,6 +99,8 @@ class Block:
         span: from SELECT (or FROM) to its end.
         scope: spans of the common table expressions it can see, outermost first.
         recursive: whether one of those WITH clauses is recursive.
+        exists: whether it is the whole of an EXISTS: its first row decides.
+        cte: the innermost common table expression it is in: name and span.
         alone: whether it is no operand of UNION, INTERSECT or EXCEPT.
         top: whether its rows are the rows of the statement.
         sources: the entries of FROM, None where its form is not planned.
@@ -115,6 +119,8 @@ class Block:
     recursive: bool
     alone: bool
     top: bool
+    exists: bool = False
+    cte: tuple[str, Span] | None = None
     sources: tuple[Source, ...] | None = None
     joins: tuple[Join, ...] = ()
     reason: str = ""

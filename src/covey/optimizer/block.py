@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from covey.logical.blocks import Block, Expr, Join
+from covey.logical.blocks import Block, Expr, JoinKind
 from covey.optimizer.demand import Demand
 from covey.optimizer.flow import FlowPlan
 from covey.optimizer.limit import can_prune, plan_prune
@@ -25,6 +25,8 @@ from covey.sql.guards import Context, Guards
 # Clauses whose calls are asked for every row that passes the conditions; of HAVING,
 # QUALIFY and windows DuckDB knows better which rows are left.
 _ROW_CLAUSES = ("SELECT", "GROUP BY", "ORDER BY")
+# Joins that show no column of their source, so that one match is as good as many.
+_FIRST_DECIDES = (JoinKind.SEMI, JoinKind.ANTI)
 _LATER_FILTERS = ("HAVING", "QUALIFY", "LIMIT", "OFFSET", "USING SAMPLE")
 
 
@@ -55,8 +57,8 @@ class BlockPlanner:
             raise NotPlanned("it is not in a clause that is planned")
         self.rows.load()
         if not self.block.inner:
-            for join in self.block.joins:
-                self._ask_join(join)
+            for number in range(len(self.block.joins)):
+                self._ask_join(number)
         flow = FlowPlan(self.rows)
         for condition in self.rows.wanted:
             if self._try(condition, Context.TRUTH, self.rows.demand, self._semi_join):
@@ -110,18 +112,25 @@ class BlockPlanner:
     def _semi_join(self, leaf: Expr, texts: list[str]) -> None:
         plan_semi_join(self.rows, leaf, texts)
 
-    def _ask_join(self, join: Join) -> None:
-        """Ask for the calls in the ON of one join, when some join of the block is outer."""
+    def _ask_join(self, number: int) -> None:
+        """Ask for the calls in the ON of one join, when some join of the block is no inner one."""
+        join = self.block.joins[number]
+        if join.merges and join.on:
+            return
         done = [c for c in join.on if c.calls <= self.work.planned]
-        for condition in self.guards.in_order(join.on):
-            if condition not in done and self._try(
-                condition, Context.TRUTH, partial(self._join_demand, join, done), _refuse
-            ):
+        wanted = [c for c in self.guards.in_order(join.on) if c not in done]
+        for condition in wanted:
+            demand = partial(self._join_demand, number, done)
+            if self._try(condition, Context.TRUTH, demand, _refuse):
                 done.append(condition)
+        if wanted and join.kind in _FIRST_DECIDES and len(done) == len(join.on):
+            self._join_demand(number, done, []).stop_last_ask()
 
-    def _join_demand(self, join: Join, done: list[Expr], texts: list[str]) -> Demand:
+    def _join_demand(self, number: int, done: list[Expr], texts: list[str]) -> Demand:
         conditions = [*(self.rows.render(c) for c in done), *texts]
-        return Demand(self.work, self.block, self.rows.relations_of(join), conditions)
+        first_decides = self.block.joins[number].kind in _FIRST_DECIDES
+        left = self.rows.loaded[: number + 1] if first_decides else ()
+        return Demand(self.work, self.block, self.rows.relations_of(number), conditions, left)
 
     def _ask_outputs(self) -> None:
         """Ask for calls in other clauses, for the rows that pass all conditions."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from covey.errors import QueryError
 from covey.logical.blocks import Block
 from covey.logical.calls import AICall
 from covey.optimizer.workspace import LoadedSource, Workspace
-from covey.plan.nodes import Ask, DocumentColumn
+from covey.plan.nodes import Ask, DocumentColumn, Stop
 from covey.sql.from_clause import NotPlanned
 from covey.sql.text import Span
 
@@ -19,15 +22,22 @@ class Demand:
         block: whose names the conditions may use.
         relations: the text of FROM.
         conditions: texts that must hold.
+        decided: sources whose rows the first match decides; their row ids come first.
     """
 
     def __init__(
-        self, work: Workspace, block: Block, relations: str, conditions: list[str]
+        self,
+        work: Workspace,
+        block: Block,
+        relations: str,
+        conditions: list[str],
+        decided: Sequence[LoadedSource] = (),
     ) -> None:
         self.work = work
         self.block = block
         self.relations = relations
         self.conditions = conditions
+        self.decided = tuple(decided)
 
     def query(self, columns: str) -> str:
         """SELECT `columns` FROM … WHERE …"""
@@ -49,22 +59,19 @@ class Demand:
             raise NotPlanned("its rows depend on what stands outside its block")
         return query
 
-    def ask(
-        self, call: AICall, loaded: list[LoadedSource], first: tuple[LoadedSource, ...] = ()
-    ) -> Ask:
+    def ask(self, call: AICall, loaded: list[LoadedSource]) -> None:
         """Add an ask step for the rows, and key the call by row ids.
 
         Args:
             call: the call.
             loaded: the sources its documents may come from.
-            first: sources whose row ids come first in the query, needed or not.
 
         Raises:
             NotPlanned: an argument needs several sources.
             QueryError: an argument is a BLOB.
         """
         places = [locate(self.work, span, loaded) for span in call.arguments]
-        sources = list(dict.fromkeys([*first, *(source for source, _ in places)]))
+        sources = list(dict.fromkeys([*self.decided, *(source for source, _ in places)]))
         query = self.distinct(sources)
         keys = tuple(sources.index(source) for source, _ in places)
         anchor = call.question.anchor
@@ -76,7 +83,17 @@ class Demand:
         self.work.steps.append(ask)
         self.work.edited.replace(call.span, f"{self.work.calls[lookup].row_lookup}({row_ids})")
         self.work.planned |= {call.index}
-        return ask
+
+    def stop_last_ask(self) -> None:
+        """Let the last ask stop for the rows that are decided: those of this demand.
+
+        Raises:
+            NotPlanned: DuckDB refuses the query for them.
+        """
+        stop = Stop(len(self.decided), self.distinct(list(self.decided)))
+        last = self.work.steps[-1]
+        if isinstance(last, Ask):
+            self.work.steps[-1] = replace(last, stop=stop)
 
 
 def locate(

@@ -12,11 +12,13 @@ _NOT_ROW_BY_ROW = ("GROUP BY", "HAVING", "QUALIFY", "USING SAMPLE", "WINDOW")
 
 
 def enough_rows(rows: BlockRows) -> int | None:
-    """How many rows are enough, where LIMIT lets a block stop asking; else None."""
+    """How many rows are enough, where LIMIT or EXISTS lets a block stop asking; else None."""
     block = rows.block
     if not rows.wanted or "ORDER BY" in block.clauses:
         return None
     needed = _needed(block, rows.work)
+    if needed is None and block.exists and "LIMIT" not in block.clauses:
+        needed = 1
     return needed if needed is not None and _row_by_row(block, rows.work) else None
 
 

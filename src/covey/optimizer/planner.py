@@ -87,6 +87,10 @@ def _plan_block(block: Block, work: Workspace) -> None:
     inside = frozenset(c.index for c in work.calls if _contains(block.span, c.span))
     if not inside - work.planned:
         return
+    if block.cte is not None and not work.tokens.named_outside(*block.cte):
+        # DuckDB never runs it, so that nothing in it is asked on demand either.
+        work.on_demand.update(dict.fromkeys(direct, "nothing reads it"))
+        return
     guards = Guards(work.calls, direct, lambda e: ask_order(e, work.calls), work.edited)
     mark = work.mark()
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from covey.logical.blocks import Block, Expr, Join
+from covey.logical.blocks import Block, Expr
 from covey.optimizer.demand import Demand
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.sql.from_clause import NotPlanned
@@ -81,12 +81,19 @@ class BlockRows:
             raise NotPlanned(self.block.reason)
         return self._without(self.wanted if self.block.inner else [], self.block.from_span)
 
-    def relations_of(self, join: Join) -> str:
-        """FROM up to a join, without the conditions of its ON that need answers."""
-        if self.block.from_span is None:
+    def relations_of(self, number: int) -> str:
+        """FROM up to join `number`, as pairs that its ON may still reject.
+
+        The join is written as a cross join: after a semi join the row ids of its source
+        would be out of sight, and an outer join would add rows without a partner.
+        """
+        sources, span = self.block.sources, self.block.from_span
+        if sources is None or span is None:
             raise NotPlanned(self.block.reason)
-        conditions = [c for c in join.on if c.calls]
-        return self._without(conditions, (self.block.from_span[0], join.end))
+        before = self.block.joins[number - 1].end if number else sources[0].end
+        source = sources[number + 1]
+        left = self.work.edited.render((span[0], before))
+        return f"{left} CROSS JOIN {self.work.edited.render((source.span[0], source.end))}"
 
     def _without(self, conditions: list[Expr], span: Span) -> str:
         mark = self.work.mark()

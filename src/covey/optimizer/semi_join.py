@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from covey.logical.blocks import Block, Expr
 from covey.optimizer.demand import Demand
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import Workspace
-from covey.plan.nodes import Ask, Stop
 from covey.sql.from_clause import NotPlanned
 
 _ALLOWED = {"SELECT", "FROM", "WHERE"}
@@ -44,19 +41,15 @@ def plan_semi_join(outer: BlockRows, leaf: Expr, texts: list[str]) -> None:
     names = [source.alias.lower() for source in (*outer.loaded, *inner.loaded)]
     if len(set(names)) < len(names):
         raise NotPlanned("the subquery hides a name of the query around it")
-    last: Ask | None = None
     for number, (condition, item) in enumerate(items):
         if number and items[number - 1][0] is not condition:
             inner.asked.append(items[number - 1][0])
         if not isinstance(item, int):
             raise NotPlanned("it stands in a subquery of a subquery")
         demand = _pairs(outer, inner, [*texts, *inner.path(condition, item)])
-        first = tuple(outer.loaded) if number == len(items) - 1 else ()
-        last = demand.ask(work.calls[item], [*outer.loaded, *inner.loaded], first)
+        demand.ask(work.calls[item], [*outer.loaded, *inner.loaded])
     inner.asked = inner.wanted
-    decided = _pairs(outer, inner, texts).distinct(outer.loaded)
-    if last is not None:
-        work.steps[-1] = replace(last, stop=Stop(len(outer.loaded), decided))
+    _pairs(outer, inner, texts).stop_last_ask()
 
 
 def exists_block(leaf: Expr, work: Workspace) -> Block | None:
@@ -77,4 +70,4 @@ def _pairs(outer: BlockRows, inner: BlockRows, texts: list[str]) -> Demand:
     batch = [outer.batch] if outer.batch is not None else []
     conditions = [*batch, *outer.conditions(), *inner.conditions(), *texts]
     relations = f"{outer.relations()}, {inner.relations()}"
-    return Demand(outer.work, outer.block, relations, conditions)
+    return Demand(outer.work, outer.block, relations, conditions, outer.loaded)

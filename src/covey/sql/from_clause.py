@@ -93,7 +93,8 @@ class _FromReader:
             raise NotPlanned(f"{self.tokens.text[slice(*self.tokens.span(start, start + 1))]} …")
         span = self.tokens.span(start, self.at)
         alias = self.alias()
-        return Source(span, alias or name or "unnamed_subquery", alias is not None)
+        end = self.tokens[self.at - 1].end
+        return Source(span, end, alias or name or "unnamed_subquery", alias is not None)
 
     def path(self) -> str:
         """`a.b.c`, perhaps with arguments behind it: a table or a table function."""

@@ -79,6 +79,7 @@ class _Finder:
         self.tokens = tokens
         self.calls = calls
         self.blocks: list[Block] = []
+        self.cte: tuple[str, Span] | None = None
 
     def statement(self) -> None:
         """The query may stand behind CREATE TABLE … AS, INSERT INTO … or inside COPY (…)."""
@@ -132,6 +133,9 @@ class _Finder:
             first += 1
         if first < last and self.tokens[first].word in ("SELECT", "FROM"):
             block = Block(self.tokens.span(first, last), scope, recursive, alone, top)
+            before = self.tokens[first - 2].word if first > 1 else ""
+            block.exists = alone and before == "EXISTS" and self.tokens.is_open(first - 1)
+            block.cte = self.cte
             self.read(block, first, last)
             self.blocks.append(block)
         if first < last:
@@ -149,7 +153,10 @@ class _Finder:
             if self.tokens.is_open(i):
                 body = i > begin + 1 and self.tokens[i - 1].word in ("AS", "MATERIALIZED")
                 if body:
+                    around, span = self.cte, self.tokens.span(begin, self.tokens.partner[i] + 1)
+                    self.cte = (self.tokens[begin].text, span)
                     self.group(i, scope, recursive)
+                    self.cte = around
                 i = self.tokens.partner[i] + 1
                 if body:
                     scope = (*scope, self.tokens.span(begin, i))

@@ -122,6 +122,14 @@ class TokenList(Sequence[Token]):
         last = bisect_left(self.starts, span[1])
         return {token.word for token in self.tokens[first:last]} - {""}
 
+    def named_outside(self, name: str, span: Span) -> bool:
+        """Whether a name stands anywhere but inside `span`."""
+        return any(
+            token.text.lower() == name.lower()
+            for token in self.tokens
+            if not (span[0] <= token.start and token.end <= span[1])
+        )
+
     def qualifiers(self, span: Span) -> set[str]:
         """The names before a dot inside a span, lower case: aliases, among others."""
         first = bisect_left(self.starts, span[0])
