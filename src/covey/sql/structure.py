@@ -33,6 +33,7 @@ _OPERAND_ENDS = (
     TokenType.NUMBER,
     TokenType.STRING,
 )
+_CHANGES = ("UPDATE", "DELETE", "MERGE", "TRUNCATE")
 _SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
 _CHANGES = ("UPDATE", "DELETE", "MERGE", "INSERT")
@@ -82,7 +83,14 @@ class _Finder:
         self.cte: tuple[str, Span] | None = None
 
     def statement(self) -> None:
-        """The query may stand behind CREATE TABLE … AS, INSERT INTO … or inside COPY (…)."""
+        """The query may stand behind CREATE TABLE … AS, INSERT INTO … or inside COPY (…).
+
+        The FROM of a statement that changes rows names the table it changes: that one
+        must not be replaced.
+        """
+        if len(self.tokens) and self.tokens[0].word in _CHANGES:
+            self.groups(0, len(self.tokens), (), False)
+            return
         for i in self.tokens.top_level(0, len(self.tokens)):
             if self.tokens[i].word in _QUERY_STARTS:
                 self.query(i, len(self.tokens), top=True)
