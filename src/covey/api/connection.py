@@ -11,9 +11,11 @@ from typing import Any, Self
 
 import duckdb
 
+from covey.api.builder import Builder
 from covey.api.models import model_source
 from covey.api.query import Query
 from covey.api.sources import register
+from covey.api.tables import start
 from covey.engine.base import Engine, ModelSource
 from covey.errors import InputError
 from covey.execution.progress import Progress, progress_for
@@ -98,6 +100,18 @@ class Connection:
             InputError: there is no such dialect.
         """
         return Query(self, text, read_dialect(dialect) or self.dialect)
+
+    def table(self, *name: str) -> Builder:
+        """The rows of a table or view, to build a query on; see `covey.api.builder`.
+
+        Args:
+            name: its exact name, with schema or catalogue before it where needed:
+                `con.table("tickets")`, `con.table("main", "my tickets")`.
+
+        Raises:
+            InputError: there is no such table; names the nearest.
+        """
+        return start(self, name)
 
     def explain(self, text: str) -> str:
         """What running the query would do; see `Query.explain`."""
