@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from differential.tables import Column
-from differential.tree import Bare, Call, Kind, Pieces, Prompt, Sql, Template, sql
+from differential.tree import Bare, Call, Kind, Options, Pieces, Prompt, Sql, Template, sql
 
 Scope = list[Column]
 
@@ -17,6 +17,15 @@ NAMES = {
 }
 LABELS = [("yes", "no"), ("red", "green", "blue"), ("Art School", "Art", "it's", "{0}")]
 OPENINGS = ["Q1? ", "Q2? ", "Q3 {{0}} ", "", "Q4's { "]
+OPTIONS = [
+    Options(),
+    Options(),
+    Options(),
+    Options(threshold=0.25),
+    Options(threshold=0.75, named=" => "),
+    Options(threshold=0.75, selectivity=0.01, named=" := "),
+    Options(selectivity=0.9),
+]
 MIDDLES = [" and ", " {x} ", ""]
 
 
@@ -74,15 +83,15 @@ def prompts(draw: st.DrawFn, scope: Scope, sides: list[Scope] | None = None) -> 
 def calls(draw: st.DrawFn, kind: Kind, scope: Scope, sides: list[Scope] | None = None) -> Call:
     """An AI call of the kind."""
     prompt = draw(prompts(scope, sides))
-    threshold = None
+    options = Options()
     labels: tuple[str, ...] = ()
     if kind is Kind.IF:
-        threshold = draw(st.sampled_from([None, None, None, 0.25, 0.75]))
+        options = draw(st.sampled_from(OPTIONS))
     if kind is Kind.CLASSIFY:
         labels = draw(st.sampled_from(LABELS))
         if not prompt.documents():
             prompt = Bare(pick(draw, scope, "text"))
-    return Call(kind, draw(st.sampled_from(NAMES[kind])), prompt, threshold, labels)
+    return Call(kind, draw(st.sampled_from(NAMES[kind])), prompt, options, labels)
 
 
 @st.composite

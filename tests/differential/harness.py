@@ -94,7 +94,7 @@ class Pair:
             note(f"the oracle refuses: {error}")
             self._check_refusal(text)
             return
-        self._recorder.asked.clear()
+        self._recorder.clear()
         query = self._covey.sql(text)
         got = query.arrow()
         found = difference(got, expected, ordered=case.ordered, limit=case.limit)
@@ -113,15 +113,15 @@ class Pair:
         raise AssertionError(f"DuckDB refuses this query, Covey gave {got}")
 
     def _check_asked(self, bounds: tuple[tuple[Call, Sql], ...]) -> None:
-        asked = Counter(self._recorder.asked)
-        twice = {prompt: n for prompt, n in asked.items() if n > 1}
+        counts = Counter(self._recorder.exact)
+        twice = {prompt: n for prompt, n in counts.items() if n > 1}
         assert not twice, f"asked more than once: {twice}"
         if not bounds:
             return
         allowed: set[Asked] = set()
         for call, relation in bounds:
             allowed |= self._may_be_asked(call, relation)
-        beyond = set(asked) - allowed
+        beyond = set(self._recorder.asked) - allowed
         assert not beyond, f"asked about no candidate row: {beyond}"
 
     def _may_be_asked(self, call: Call, relation: Sql) -> set[Asked]:

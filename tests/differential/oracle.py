@@ -83,20 +83,33 @@ def classification(template: str, labels: tuple[str, ...], documents: tuple[str,
 
 @dataclass(slots=True)
 class Recorder:
-    """The planted answers for a `PlantedModel`, keeping a list of what was asked."""
+    """The planted answers for a `PlantedModel`, keeping a list of what was asked.
+
+    Attributes:
+        asked: every prompt by its words.
+        exact: every prompt as the model was given it: (template, labels, documents).
+    """
 
     answers: Answer = planted_answer
     labels: LabelAnswer = planted_label
     asked: list[Asked] = field(default_factory=list)
+    exact: list[tuple[object, ...]] = field(default_factory=list)
+
+    def clear(self) -> None:
+        """Forget what was asked."""
+        self.asked.clear()
+        self.exact.clear()
 
     def answer(self, template: str, documents: tuple[str, ...]) -> float | None:
         self.asked.append(judgement(template, documents))
+        self.exact.append((template, (), documents))
         return self.answers(template, documents)
 
     def label(
         self, template: str, labels: tuple[str, ...], documents: tuple[str, ...]
     ) -> int | None:
         self.asked.append(classification(template, labels, documents))
+        self.exact.append((template, labels, documents))
         return self.labels(template, labels, documents)
 
 

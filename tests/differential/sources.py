@@ -13,7 +13,7 @@ from hypothesis import note
 from hypothesis import strategies as st
 
 from differential.expressions import Scope, pick, plain_conditions
-from differential.tables import as_values, columns_of, tables
+from differential.tables import as_values, columns_of, some_tables, tables
 from differential.tree import Sql, sql
 
 ALIASES = "abcd"
@@ -60,7 +60,7 @@ JOINS = ["inner", "comma", "left", "using", "cross"]
 @st.composite
 def single(draw: st.DrawFn, files: Files | None = None, at_most: int = 12) -> Source:
     """One table under an alias, registered or a Parquet file by its path."""
-    table = draw(tables(at_most))
+    table = draw(some_tables(at_most))
     if files is not None and draw(st.integers(0, 4)) == 4:
         return Source(sql(f"'{files.write(table)}' AS a"), {}, [columns_of("a")])
     return Source(sql("t0 AS a"), {"t0": table}, [columns_of("a")])

@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime
 import math
 from dataclasses import dataclass
+from random import Random
+from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -40,7 +42,43 @@ rows = st.tuples(st.sampled_from([1, 0, 2, None]), texts, texts, dates, doubles,
 @st.composite
 def tables(draw: st.DrawFn, at_most: int = 12) -> pa.Table:
     """A table of no more than `at_most` rows."""
-    drawn = draw(st.lists(rows, max_size=at_most))
+    return _table(draw(st.lists(rows, max_size=at_most)))
+
+
+@st.composite
+def long_tables(draw: st.DrawFn, at_most: int = 60) -> pa.Table:
+    """A table with more rows than are asked at a time, most of its texts different.
+
+    Drawn as a size and a seed: a failure shrinks by the number of rows alone.
+    """
+    random = Random(draw(st.integers(0, 999)))
+
+    def text() -> str | None:
+        form = random.randrange(8)
+        return None if form == 0 else random.choice(TEXTS) + (str(form) if form > 1 else "")
+
+    drawn = [
+        (
+            random.choice([0, 1, 2, None]),
+            text(),
+            text(),
+            random.choice([None, datetime.date(2026, 1, 1)]),
+            random.choice([0.0, 2.5, None]),
+            None,
+            text(),
+        )
+        for _ in range(draw(st.integers(0, at_most)))
+    ]
+    return _table(drawn)
+
+
+def some_tables(at_most: int) -> st.SearchStrategy[pa.Table]:
+    """Mostly a short table, now and then a long one."""
+    short = tables(at_most)
+    return st.one_of(short, short, short, short, long_tables())
+
+
+def _table(drawn: list[tuple[Any, ...]]) -> pa.Table:
     columns = zip(*drawn, strict=True) if drawn else [()] * (len(SCHEMA) - 1)
     arrays = [
         pa.array(values, field.type)

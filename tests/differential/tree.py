@@ -119,6 +119,30 @@ Prompt = Template | Pieces | Bare
 
 
 @dataclass(frozen=True, slots=True)
+class Options:
+    """Options of a call.
+
+    Attributes:
+        threshold: of AI.IF, None for the default of 0.5.
+        selectivity: a hint, which must not change any row.
+        named: how they are written: " => " or " := " for named arguments, "" for a struct.
+    """
+
+    threshold: float | None = None
+    selectivity: float | None = None
+    named: str = ""
+
+    def covey(self) -> list[str]:
+        """The arguments that give them, none for the defaults."""
+        pairs = [("threshold", self.threshold), ("selectivity", self.selectivity)]
+        given = [(name, value) for name, value in pairs if value is not None]
+        if self.named:
+            return [f"{name}{self.named}{value!r}" for name, value in given]
+        inside = ", ".join(f"'{name}': {value!r}" for name, value in given)
+        return [f"{{{inside}}}"] if given else []
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One AI call.
 
@@ -127,29 +151,28 @@ class Call:
         name: the spelling, for example AI_FILTER.
         prompt: what is asked about what. A classification whose prompt is `Bare` has
             no task text; only its document counts.
-        threshold: of AI.IF, None for the default of 0.5.
+        options: what else is given.
         labels: of AI.CLASSIFY.
     """
 
     kind: Kind
     name: str
     prompt: Prompt
-    threshold: float | None = None
+    options: Options = Options()
     labels: tuple[str, ...] = ()
 
     def covey(self) -> str:
         arguments = [self.prompt.covey()]
         if self.kind is Kind.CLASSIFY:
             arguments.append(_list(self.labels))
-        if self.threshold is not None:
-            arguments.append(f"{{'threshold': {self.threshold!r}}}")
+        arguments.extend(self.options.covey())
         return f"{self.name}({', '.join(arguments)})"
 
     def template(self) -> str:
         """The text that the model sees, with {n} for documents."""
-        if self.kind is Kind.CLASSIFY and isinstance(self.prompt, Bare):
-            return ""
-        return self.prompt.template()
+        text = self.prompt.template()
+        # A classification of one document and no words has no task text.
+        return "" if self.kind is Kind.CLASSIFY and text == "{0}" else text
 
     def documents(self) -> str:
         """The documents as a list for the oracle."""
@@ -163,7 +186,8 @@ class Call:
         score = f"planted_score({text}, {self.documents()})"
         if self.kind is Kind.SCORE:
             return score
-        return f"({score} > {0.5 if self.threshold is None else self.threshold!r})"
+        threshold = 0.5 if self.options.threshold is None else self.options.threshold
+        return f"({score} > {threshold!r})"
 
 
 def _list(labels: tuple[str, ...]) -> str:

@@ -17,14 +17,11 @@ def chunks(draw: st.DrawFn) -> Chunk:
     """A random forest in depth-first order, with arena spans over ranges of rows."""
     parents: list[int] = []
     path: list[int] = []
-    for row in range(draw(st.integers(1, 40))):
-        keep = draw(st.integers(0, len(path)))
-        # Chains are what real prompts are made of, so most rows go deeper.
-        if draw(st.integers(0, 3)):
-            keep = len(path)
-        del path[keep:]
-        parents.append(path[-1] if path else -1)
-        path.append(row)
+    for length in draw(st.lists(st.integers(1, 30), min_size=1, max_size=6)):
+        del path[draw(st.integers(0, len(path))) :]
+        for _ in range(length):
+            parents.append(path[-1] if path else -1)
+            path.append(len(parents) - 1)
     count = len(parents)
     exits = np.arange(1, count + 1, dtype=np.int32)
     depths = np.zeros(count, dtype=np.int32)
@@ -64,7 +61,8 @@ def seen_by_block(block: Block, query: int) -> tuple[set[int], set[int]]:
     keys = np.arange(*block.keys) if isinstance(block.keys, tuple) else block.keys
     place = query - block.queries[0]
     if block.causal:
-        keys = keys[: place + 1]
+        assert block.mask is None and not block.past
+        keys = keys[: block.lead + place + 1]
     elif block.mask is not None:
         keys = keys[block.mask[place]]
     return set(keys.tolist()), {slot for span in block.past for slot in range(*span)}
@@ -77,17 +75,20 @@ def test_every_row_sees_exactly_its_ancestors_and_its_spans(
 ) -> None:
     count = len(chunk)
     chosen = data.draw(st.none() | st.sets(st.integers(0, count - 1)))
+    if chosen and data.draw(st.booleans()):
+        chosen |= set(range(max(chosen)))  # whole runs, as well as single rows
     rows = None if chosen is None else np.array(sorted(chosen), dtype=np.int64)
     asking = list(range(count)) if rows is None else rows.tolist()
     answered = []
     for block in attention_blocks(chunk, rows, limit):
         for query in range(*block.queries):
             answered.append(query)
+            assert block.lead == 0 or rows is None
             assert seen_by_block(block, query) == seen_by_definition(chunk, asking[query])
     assert answered == list(range(len(asking)))
 
 
-@given(length=st.integers(1, 300))
+@given(length=st.integers(16, 300))
 def test_an_unbranched_prompt_is_one_causal_block_whatever_its_length(length: int) -> None:
     chunk = Chunk(
         tokens=np.zeros(length, dtype=np.int32),

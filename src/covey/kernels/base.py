@@ -203,7 +203,10 @@ class Kernels(Protocol[Plan]):
         ...
 
     def gate(self, gate_up: Tensor) -> Activation:
-        """silu(gate) * up: (n, 2 * ffn), gate first, gives (n, ffn), ready for `linear`."""
+        """silu(gate) * up: (n, 2 * ffn), gate first, gives (n, ffn), ready for `linear`.
+
+        `gate_up` may be overwritten.
+        """
         ...
 
     def logits(

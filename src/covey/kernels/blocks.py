@@ -1,9 +1,12 @@
 """Cut tree attention into dense blocks; numpy only.
 
-A block is a run of rows and the keys they see. The ancestors of any row of [a, b) that
-lie before `a` are ancestors of row `a` too, because subtrees are intervals. So the keys
-of a block are the path of its first row, the block itself, and the arena spans over it;
-one mask tells them apart, and no key outside is ever loaded.
+The ancestors of any row of [a, b) that lie before `a` are ancestors of row `a` too,
+because subtrees are intervals. So the keys of a block [a, b) are the path of its first
+row, the block itself, and the arena spans over it, and no key outside is ever loaded.
+
+Depth-first order falls into runs, in each of which a row is the child of the row before
+it. A long run is a causal call over its path and itself; the queries of a short path
+are asked again, which costs less than a mask. Short runs share a block and a mask.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from covey.kernels.base import Chunk, Int32, Int64
 
 Mask = npt.NDArray[np.bool_]
 
+_LONG_RUN = 16  # rows from which a call of its own is cheaper than a share of a mask
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -28,7 +33,8 @@ class Block:
         keys: (k,) int64 chunk rows, or a half-open range of them.
         past: arena slots seen by every query, half-open ranges.
         mask: (queries, keys) True where seen; None where all is, or where `causal`.
-        causal: queries and keys are the same rows and each sees those up to itself.
+        causal: the queries are the last rows of `keys`, and each sees those up to itself.
+        lead: where causal, the keys before the first query, which the call asks too.
     """
 
     queries: tuple[int, int]
@@ -36,6 +42,7 @@ class Block:
     past: tuple[tuple[int, int], ...]
     mask: Mask | None
     causal: bool
+    lead: int
 
 
 def attention_blocks(chunk: Chunk, rows: Int64 | None, limit: int) -> list[Block]:
@@ -44,7 +51,7 @@ def attention_blocks(chunk: Chunk, rows: Int64 | None, limit: int) -> list[Block
     Args:
         chunk: the tokens and what they see.
         rows: (q,) increasing chunk rows that ask, None for all.
-        limit: most rows in a masked block; unbranched prompts are one block at any length.
+        limit: most rows in a masked block; long runs are one block at any length.
     """
     asking = np.arange(len(chunk), dtype=np.int64) if rows is None else rows
     cuts = np.unique(np.concatenate([[0, len(chunk)], chunk.past_rows.ravel()]))
@@ -52,56 +59,66 @@ def attention_blocks(chunk: Chunk, rows: Int64 | None, limit: int) -> list[Block
     for low, high in pairwise(cuts.tolist()):
         over = (chunk.past_rows[:, 0] <= low) & (chunk.past_rows[:, 1] >= high)
         past = tuple((int(a), int(b)) for a, b in chunk.past_slots[over])
-        for start, stop in _pieces(chunk.exits, (low, high), limit, bool(past)):
+        for start, stop, run in _pieces(chunk.exits, (low, high), limit, bool(past)):
             first, last = np.searchsorted(asking, (start, stop)).tolist()
-            if first < last:
-                blocks.append(_block(chunk.exits, asking, (first, last), (start, stop), past))
+            if first == last:
+                continue
+            path = np.flatnonzero(chunk.exits[:start] > start)
+            # A lead is asked again, so it must be among the asking rows.
+            if run and last - first == stop - start and (rows is None or not len(path)):
+                keys = _joined(path, start, stop)
+                blocks.append(Block((first, last), keys, (), None, True, len(path)))
+            else:
+                asked = asking[first:last]
+                blocks.append(_masked(chunk.exits, asked, (first, last), path, start, past))
     return blocks
 
 
 def _pieces(
     exits: Int32, region: tuple[int, int], limit: int, has_past: bool
-) -> list[tuple[int, int]]:
-    """Cut a region into whole unbranched prompts and runs of at most `limit` rows."""
-    pieces: list[tuple[int, int]] = []
-    start, high = region
-    while start < high:
-        stop = min(int(exits[start]), high)
-        whole = not has_past and not (exits[:start] > start).any()
-        if whole and _unbranched(exits, start, stop):
-            pieces.append((start, stop))
-        else:
-            edges = [*range(start, stop, limit), stop]
-            pieces.extend(pairwise(edges))
-        start = stop
+) -> list[tuple[int, int, bool]]:
+    """Cut a region into long runs (True) and into other pieces of at most `limit` rows."""
+    low, high = region
+    rows = np.arange(low + 1, high)
+    starts = [low, *rows[exits[low : high - 1] <= rows].tolist(), high]
+    pieces: list[tuple[int, int, bool]] = []
+    rest = low
+    for start, stop in pairwise(starts):
+        path = int((exits[:start] > start).sum())
+        if not has_past and stop - start >= max(_LONG_RUN, path):
+            pieces.extend(_cut(rest, start, limit))
+            pieces.append((start, stop, True))
+            rest = stop
+    pieces.extend(_cut(rest, high, limit))
     return pieces
 
 
-def _unbranched(exits: Int32, start: int, stop: int) -> bool:
-    return bool((exits[start:stop] >= stop).all())
+def _cut(start: int, stop: int, limit: int) -> list[tuple[int, int, bool]]:
+    edges = [*range(start, stop, limit), stop]
+    return [(a, b, False) for a, b in pairwise(edges)]
 
 
-def _block(
+def _masked(
     exits: Int32,
-    asking: Int64,
+    asked: Int64,
     queries: tuple[int, int],
-    rows: tuple[int, int],
+    path: Int64,
+    start: int,
     past: tuple[tuple[int, int], ...],
 ) -> Block:
-    start, stop = rows
-    asked = asking[queries[0] : queries[1]]
+    """The block of some rows from `start` on, with a mask unless each sees all keys."""
     last = int(asked[-1]) + 1
-    path = np.flatnonzero(exits[:start] > start)
-    alone = not len(path)
-    if alone and not past and len(asked) == stop - start and _unbranched(exits, start, stop):
-        return Block(queries, rows, past, None, True)
-    own = np.arange(start, last, dtype=np.int64)
-    keys = np.concatenate([path, own])
+    keys = np.concatenate([path, np.arange(start, last, dtype=np.int64)])
     mask = (keys <= asked[:, None]) & (asked[:, None] < exits[keys])
     return Block(
-        queries,
-        (start, last) if alone else keys,
-        past,
-        None if mask.all() else mask,
-        False,
+        queries, _joined(path, start, last), past, None if mask.all() else mask, False, 0
     )
+
+
+def _joined(path: Int64, start: int, stop: int) -> Int64 | tuple[int, int]:
+    """A path and the rows behind it; a range where they are contiguous."""
+    if not len(path):
+        return start, stop
+    if path[0] == start - len(path):
+        return int(path[0]), stop
+    return np.concatenate([path, np.arange(start, stop, dtype=np.int64)])

@@ -13,7 +13,7 @@ from covey.kernels.blocks import attention_blocks
 
 FP8_GROUP = 128
 _FP8_MAX = 448.0  # largest finite float8_e4m3fn
-_BLOCK_ROWS = 256
+_BLOCK_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class DenseCall:
         past: spans of the arena, before the keys.
         mask: (queries, past + keys) additive, in the kernels' dtype, or None.
         causal: lower-triangular.
+        lead: where causal, leading rows of `keys` that are asked as well and thrown away.
     """
 
     queries: slice
@@ -33,6 +34,7 @@ class DenseCall:
     past: tuple[slice, ...]
     mask: Tensor | None
     causal: bool
+    lead: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class ReferencePlan:
 
     Attributes:
         rows: (q,) int64, the asking rows, or None for all.
-        cos, sin: (n, 1, d_head) in float32, for every row of the chunk.
+        cos: (n, 1, d_head), of each row's angles.
+        sin: (n, 1, d_head), negative in its first half, for the swapped halves.
         kept_rows, kept_slots: (m,) int64.
         calls: the attention, cut into dense calls.
     """
@@ -81,7 +84,7 @@ class ReferenceKernels:
         """See `Kernels.plan`."""
         depths = torch.from_numpy(chunk.depths).to(self.device, torch.float32)
         angles = torch.outer(depths, self._frequencies)
-        angles = torch.cat([angles, angles], dim=1)[:, None, :]
+        cos, sin = angles.cos(), angles.sin()
         blocks = attention_blocks(chunk, rows, _BLOCK_ROWS)
         calls = []
         for block in blocks:
@@ -94,12 +97,13 @@ class ReferenceKernels:
                     tuple(slice(*span) for span in block.past),
                     None if block.mask is None else self._additive(block.mask, past),
                     block.causal,
+                    block.lead,
                 )
             )
         return ReferencePlan(
             None if rows is None else self._index(rows),
-            angles.cos(),
-            angles.sin(),
+            torch.cat([cos, cos], dim=1)[:, None].to(self.dtype),
+            torch.cat([-sin, sin], dim=1)[:, None].to(self.dtype),
             self._index(chunk.kept_rows),
             self._index(chunk.kept_slots),
             tuple(calls),
@@ -147,8 +151,10 @@ class ReferenceKernels:
         """See `Kernels.tree_attention`."""
         out = torch.empty_like(q)
         for call in plan.calls:
+            # A lead occurs only where all rows ask, so that keys number queries too.
+            queries = call.keys if call.lead else call.queries
             found = F.scaled_dot_product_attention(
-                _heads_first(q[call.queries]),
+                _heads_first(q[queries]),
                 _heads_first(_seen(k, None if kv is None else kv.k, call)),
                 _heads_first(_seen(v, None if kv is None else kv.v, call)),
                 attn_mask=call.mask,
@@ -156,13 +162,13 @@ class ReferenceKernels:
                 scale=self._geometry.scale,
                 enable_gqa=True,
             )
-            out[call.queries] = found[0].transpose(0, 1)
+            out[call.queries] = found[0].transpose(0, 1)[call.lead :]
         return self._activation(out.flatten(1))
 
     def gate(self, gate_up: Tensor) -> Activation:
         """See `Kernels.gate`."""
         gate, up = gate_up.chunk(2, dim=1)
-        return self._activation(F.silu(gate) * up)
+        return self._activation(F.silu(gate, inplace=True).mul_(up))
 
     def logits(
         self, residual: Tensor, delta: Tensor | None, weight: Tensor, head: Tensor
@@ -175,7 +181,7 @@ class ReferenceKernels:
     def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
         wide = x.float()
         inverse = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self._geometry.norm_eps)
-        return weight * (wide * inverse).to(x.dtype)
+        return (wide * inverse).to(x.dtype).mul_(weight)
 
     def _activation(self, x: Tensor) -> Activation:
         """The input of a linear layer; FP8 in groups of 128, each scaled to its maximum."""
@@ -211,9 +217,8 @@ def _heads_first(x: Tensor) -> Tensor:
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """RoPE in the half-split form: dimension i turns with i + d_head / 2."""
-    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-second, first], dim=-1) * sin
+    return (x * cos).addcmul_(torch.cat([second, first], dim=-1), sin)
 
 
 def _widen_rows(x: Activation) -> Tensor:

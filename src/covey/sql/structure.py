@@ -33,7 +33,6 @@ _OPERAND_ENDS = (
     TokenType.NUMBER,
     TokenType.STRING,
 )
-_CHANGES = ("UPDATE", "DELETE", "MERGE", "TRUNCATE")
 _SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
 _CHANGES = ("UPDATE", "DELETE", "MERGE", "INSERT")
@@ -55,7 +54,7 @@ def is_query(tokens: TokenList) -> bool:
 
 
 def changes_rows(tokens: TokenList) -> bool:
-    """Whether the statement is UPDATE, DELETE or MERGE, perhaps behind a WITH clause."""
+    """Whether the statement is INSERT, UPDATE, DELETE or MERGE, perhaps behind WITH."""
     if not len(tokens) or tokens[0].word not in (*_CHANGES, "WITH"):
         return False
     return any(tokens[i].word in _CHANGES for i in tokens.top_level(0, len(tokens)))
@@ -88,7 +87,7 @@ class _Finder:
         The FROM of a statement that changes rows names the table it changes: that one
         must not be replaced.
         """
-        if len(self.tokens) and self.tokens[0].word in _CHANGES:
+        if changes_rows(self.tokens) and self.tokens[0].word != "INSERT":
             self.groups(0, len(self.tokens), (), False)
             return
         for i in self.tokens.top_level(0, len(self.tokens)):
