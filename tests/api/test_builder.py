@@ -178,7 +178,27 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-@settings(max_examples=60)
+def grade(question: str, documents: tuple[str, ...]) -> float:
+    return (crc32(repr((question, documents)).encode()) % 7) / 7
+
+
+def choose(question: str, names: tuple[str, ...], documents: tuple[str, ...]) -> int:
+    return crc32(repr((names, documents)).encode()) % len(names)
+
+
+@pytest.fixture(scope="module")
+def connections() -> Iterator[dict[str | None, covey.Connection]]:
+    """One connection for each dialect, and one for SQL written by hand."""
+    model = PlantedModel(grade, choose)
+    names = (None, "snowflake", "bigquery")
+    opened = {n: covey.connect(model=model, progress=False, dialect=n) for n in names}
+    opened["by hand"] = covey.connect(model=model, progress=False)
+    yield opened
+    for connection in opened.values():
+        connection.close()
+
+
+@settings(max_examples=25)
 @given(
     table=NAMES,
     column=NAMES,
@@ -190,6 +210,7 @@ def quoted(name: str) -> str:
     dialect=st.sampled_from([None, "snowflake", "bigquery"]),
 )
 def test_any_name_and_text_goes_through(
+    connections: dict[str | None, covey.Connection],
     table: str,
     column: str,
     alias: str,
@@ -199,37 +220,27 @@ def test_any_name_and_text_goes_through(
     bodies: list[str | None],
     dialect: str | None,
 ) -> None:
-    def grade(question: str, documents: tuple[str, ...]) -> float:
-        return (crc32(repr((question, documents)).encode()) % 7) / 7
-
-    def choose(question: str, names: tuple[str, ...], documents: tuple[str, ...]) -> int:
-        return crc32(repr((names, documents)).encode()) % len(names)
-
-    model = PlantedModel(grade, choose)
-    with covey.connect(model=model, progress=False, dialect=dialect) as con:
-        con.register(table, pa.table({column: pa.array(bodies, pa.string())}))
-        name = f"{quoted(alias)}.{quoted(column)}"
-        literal = [text.replace("{", "{{").replace("}", "}}") for text in (before, after)]
-        question = f"{literal[0]}{{{name}}}{literal[1]}"
-        built = (
-            con.table(table)
-            .alias(alias)
-            .ai_filter(question)
-            .ai_classify(f"{{{name}}}", labels, name="covey's label")
-        )
-        template = "'" + f"{literal[0]}{{0}}{literal[1]}".replace("'", "''") + "'"
-        if not before and not after:
-            judged = f"AI_IF({name})"
-        else:
-            judged = f"AI_IF(PROMPT({template}, {name}))"
-        listed = ", ".join("'" + text.replace("'", "''") + "'" for text in labels)
-        with covey.connect(model=model, progress=False) as plain:
-            plain.register(table, pa.table({column: pa.array(bodies, pa.string())}))
-            by_hand = plain.sql(
-                f'SELECT *, AI_CLASSIFY({name}, [{listed}]) AS "covey\'s label" '
-                f"FROM {quoted(table)} AS {quoted(alias)} WHERE {judged}"
-            ).fetchall()
-        assert built.fetchall() == by_hand
+    data = pa.table({column: pa.array(bodies, pa.string())})
+    con, plain = connections[dialect], connections["by hand"]
+    for each in (con, plain):
+        each.register(table, data)
+    name = f"{quoted(alias)}.{quoted(column)}"
+    literal = [text.replace("{", "{{").replace("}", "}}") for text in (before, after)]
+    question = f"{literal[0]}{{{name}}}{literal[1]}"
+    built = (
+        con.table(table)
+        .alias(alias)
+        .ai_filter(question)
+        .ai_classify(f"{{{name}}}", labels, name="covey's label")
+    )
+    template = "'" + f"{literal[0]}{{0}}{literal[1]}".replace("'", "''") + "'"
+    judged = f"AI_IF(PROMPT({template}, {name}))" if before or after else f"AI_IF({name})"
+    listed = ", ".join("'" + text.replace("'", "''") + "'" for text in labels)
+    by_hand = plain.sql(
+        f'SELECT *, AI_CLASSIFY({name}, [{listed}]) AS "covey\'s label" '
+        f"FROM {quoted(table)} AS {quoted(alias)} WHERE {judged}"
+    )
+    assert rows(built.arrow()) == rows(by_hand.arrow())
 
 
 def test_sql_is_readable_and_quotes_what_it_must(con: covey.Connection) -> None:
@@ -334,7 +345,7 @@ def test_mistakes_are_named_when_they_are_made(
 
 def test_a_semi_join_hides_the_columns_of_the_other_side(con: covey.Connection) -> None:
     joined = con.table("t").join(con.table("p"), "t.product = p.product", how="semi")
-    with pytest.raises(InputError, match="{words} is no column. Columns: id, body, product."):
+    with pytest.raises(InputError, match=r"\{words\} is no column"):
         joined.ai_filter("{words}")
 
 

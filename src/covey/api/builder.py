@@ -4,9 +4,8 @@
     refunds = tickets.where("t.created >= DATE '2026-01-01'").ai_filter("A refund? {t.body}")
     refunds.group_by("product").agg(n="count(*)").order_by("n DESC").df()
 
-Every step gives a new builder. What is built is SQL text, shown by `sql()`, and runs as
-if it had been written by hand. A step applies to the result of the steps before it:
-where one SELECT cannot say that, the steps so far become a subquery.
+What is built is SQL text, shown by `sql()`. A step applies to the result of the steps
+before it: where one SELECT cannot say that, the steps so far become a subquery.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class Builder(Results):
     count: int | None = None
 
     def alias(self, name: str) -> Builder:
-        """Give the rows so far a name, by which their columns are called: `t.body`."""
+        """Give the rows a name, by which their columns are called: `t.body`."""
         if not isinstance(name, str) or not name:
             raise InputError("An alias is a name.")
         if self._is_plain():
