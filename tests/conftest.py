@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("covey", derandomize=True, deadline=None)
 settings.load_profile("covey")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--update-golden` rewrites golden files instead of comparing with them."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files")

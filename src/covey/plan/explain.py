@@ -32,7 +32,7 @@ def explain(plan: PhysicalPlan, estimates: Mapping[Load | Ask, Estimate]) -> str
             for ask in step.asks:
                 lines += _ask(next(numbers), ask, estimates[ask])
             if step.needed is not None:
-                lines.append(f"    in batches, until {step.needed:,} rows are found")
+                lines.append(f"    in batches, until {_count(step.needed, 'row')} are found")
         else:
             lines.append(f"{next(numbers)}. keep only the rows that LIMIT lets through")
     for call in plan.calls:
@@ -45,7 +45,7 @@ def explain(plan: PhysicalPlan, estimates: Mapping[Load | Ask, Estimate]) -> str
 
 
 def _load(number: int, load: Load, known: Estimate) -> list[str]:
-    rows = "rows depend on earlier answers" if known.rows is None else f"{known.rows:,} rows"
+    rows = "rows depend on earlier answers" if known.rows is None else _count(known.rows, "row")
     lines = [f"{number}. load {load.alias}: {rows}"]
     lines += [f"    where {one_line(condition)}" for condition in load.pushed]
     return lines
@@ -59,6 +59,10 @@ def _ask(number: int, ask: Ask, known: Estimate) -> list[str]:
         tokens = known.rows * known.tokens
         lines.append(f"    at most {known.rows:,} prompts, about {tokens:,.0f} tokens of documents")
     return lines
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def one_line(text: str) -> str:

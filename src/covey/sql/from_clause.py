@@ -25,8 +25,6 @@ _JOIN_PREFIXES = (
     "ASOF",
     "POSITIONAL",
 )
-_NOT_ALIASES = ("ON", "USING", "TABLESAMPLE", "PIVOT", "UNPIVOT", "WITH")
-NAME_KINDS = (TokenType.VAR, TokenType.IDENTIFIER)
 
 
 class NotPlanned(Exception):
@@ -76,6 +74,9 @@ class _FromReader:
     def kind(self) -> TokenType | None:
         return self.tokens[self.at].kind if self.at < self.last else None
 
+    def names(self) -> bool:
+        return self.at < self.last and self.tokens[self.at].is_name
+
     def source(self) -> Source:
         start = self.at
         kind = self.kind()
@@ -87,7 +88,7 @@ class _FromReader:
         elif kind is TokenType.STRING:
             name = PurePath(self.tokens[start].text).name.partition(".")[0]
             self.at += 1
-        elif kind in NAME_KINDS and self.word() not in ("LATERAL", "VALUES", "UNNEST"):
+        elif self.names() and self.word() != "UNNEST":
             name = self.path()
         else:
             raise NotPlanned(f"{self.tokens.text[slice(*self.tokens.span(start, start + 1))]} …")
@@ -110,11 +111,7 @@ class _FromReader:
     def alias(self) -> str | None:
         if self.word() == "AS":
             self.at += 1
-        elif (
-            self.kind() not in NAME_KINDS
-            or self.word() in _NOT_ALIASES
-            or self.joins_at(self.at) is not None
-        ):
+        elif not self.names():
             return None
         alias = self.tokens[self.at].text
         self.at += 1

@@ -11,7 +11,7 @@ from sqlglot import TokenType
 from covey.logical.blocks import Block, Expr
 from covey.logical.calls import AICall
 from covey.sql.boolean import conjuncts, read_expression
-from covey.sql.from_clause import NAME_KINDS, NotPlanned, read_from
+from covey.sql.from_clause import NotPlanned, read_from
 from covey.sql.text import Span, TokenList
 
 _CLAUSES = (
@@ -27,7 +27,6 @@ _CLAUSES = (
 )
 # A name behind one of these is an alias.
 _OPERAND_ENDS = (
-    *NAME_KINDS,
     TokenType.R_PAREN,
     TokenType.R_BRACKET,
     TokenType.NUMBER,
@@ -228,10 +227,10 @@ class _Finder:
         words = [self.tokens[i].word for i in self.tokens.top_level(first, last)]
         if "AS" in words or "ON" in words[:1]:
             return True
-        if last - first < 2 or self.tokens[last - 1].kind not in NAME_KINDS:
+        if last - first < 2 or not self.tokens[last - 1].is_name:
             return False
         before = self.tokens[last - 2]
-        return before.kind in _OPERAND_ENDS or before.word == "END"
+        return before.kind in _OPERAND_ENDS or before.is_name or before.word == "END"
 
     def clauses(self, first: int, last: int) -> dict[str, tuple[int, int]]:
         """Token range behind each clause keyword of the block."""

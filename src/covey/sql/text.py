@@ -21,8 +21,25 @@ from covey.errors import QueryError
 
 Span = tuple[int, int]
 
-_OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
-_CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+_PAIRS = {
+    TokenType.L_PAREN: TokenType.R_PAREN,
+    TokenType.L_BRACKET: TokenType.R_BRACKET,
+    TokenType.L_BRACE: TokenType.R_BRACE,
+}
+# Words that DuckDB takes for no table or alias: its reserved ones, and those of joins.
+_RESERVED = frozenset(
+    """
+    ALL ANALYSE ANALYZE AND ANTI ANY ARRAY AS ASC ASOF ASYMMETRIC AT BOTH CASE CAST CHECK
+    COLLATE COLUMN CONSTRAINT CREATE CROSS DEFAULT DEFERRABLE DESC DESCRIBE DISTINCT DO ELSE
+    END EXCEPT FALSE FETCH FOR FOREIGN FROM FULL GROUP HAVING IN INITIALLY INNER INTERSECT
+    INTO IS JOIN LAMBDA LATERAL LEADING LEFT LIKE LIMIT NATURAL NOT NULL OFFSET ON ONLY OR
+    ORDER OUTER PIVOT PIVOT_LONGER PIVOT_WIDER PLACING POSITIONAL PRIMARY QUALIFY REFERENCES
+    RETURNING RIGHT SELECT SEMI SHOW SOME SUMMARIZE SYMMETRIC TABLE TABLESAMPLE THEN TO
+    TRAILING TRUE UNION UNIQUE UNPIVOT USING VALUES VARIADIC WHEN WHERE WINDOW WITH
+    """.split()
+)
+_OPEN = set(_PAIRS)
+_CLOSE = set(_PAIRS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +57,13 @@ class Token:
         if self.kind in (TokenType.IDENTIFIER, TokenType.STRING) or not self.text:
             return ""
         return self.text.upper() if self.text[0].isalpha() or self.text[0] == "_" else ""
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it may name a table or stand as an alias."""
+        if self.kind is TokenType.IDENTIFIER:
+            return True
+        return bool(self.word) and self.word.partition(" ")[0] not in _RESERVED
 
 
 class TokenList(Sequence[Token]):
@@ -74,9 +98,9 @@ class TokenList(Sequence[Token]):
             if token.kind in _OPEN:
                 stack.append(i)
             elif token.kind in _CLOSE:
-                if not stack:
+                if not stack or _PAIRS[self.tokens[stack[-1]].kind] is not token.kind:
                     raise QueryError(
-                        "This bracket closes nothing",
+                        "This bracket closes nothing" if not stack else "Brackets cross here",
                         sql=self.text,
                         span=(token.start, token.end),
                         hint="Remove it, or open it before.",
@@ -274,11 +298,13 @@ class _Writer:
             if start < at:
                 continue
             self.put(self.text[at:start], at, True)
+            place = start
             for part in self.edits[(start, stop)]:
                 if isinstance(part, str):
-                    self.put(part, start, False)
+                    self.put(part, place, False)
                 else:
                     self.write(part)
+                    place = part[1]
             at = stop
         self.put(self.text[at:end], at, True)
 
@@ -296,7 +322,9 @@ class OffsetMap:
         self._starts = [m[0] for m in marks]
 
     def original(self, offset: int) -> int:
-        """An offset inside a replacement maps to the start of what it replaced."""
+        """An offset inside a replacement maps to the start of what it replaced, or to the
+        end of what was copied into it before.
+        """
         start, origin, copied = self._marks[bisect_right(self._starts, offset) - 1]
         return origin + (offset - start if copied else 0)
 
