@@ -110,9 +110,7 @@ def _masked(
     last = int(asked[-1]) + 1
     keys = np.concatenate([path, np.arange(start, last, dtype=np.int64)])
     mask = (keys <= asked[:, None]) & (asked[:, None] < exits[keys])
-    return Block(
-        queries, _joined(path, start, last), past, None if mask.all() else mask, False, 0
-    )
+    return Block(queries, _joined(path, start, last), past, None if mask.all() else mask, False, 0)
 
 
 def _joined(path: Int64, start: int, stop: int) -> Int64 | tuple[int, int]:
