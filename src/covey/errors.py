@@ -11,10 +11,15 @@ from __future__ import annotations
 import re
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class CoveyError(Exception):
     """Base of every error that Covey raises on purpose."""
+
+    def __str__(self) -> str:
+        # Names and texts from elsewhere may hold what no terminal or file can take.
+        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", super().__str__())
 
 
 class InputError(CoveyError):

@@ -101,7 +101,7 @@ def test_a_text_without_a_statement_is_refused(con: covey.Connection, text: str)
 
 
 def test_sql_that_is_no_text_is_refused(con: covey.Connection) -> None:
-    with pytest.raises(InputError, match="SQL is a text, not a int"):
+    with pytest.raises(InputError, match="SQL is a text, not of type int"):
         con.sql(1)  # type: ignore[arg-type]
 
 

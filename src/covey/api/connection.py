@@ -67,6 +67,7 @@ class Connection:
         self._duckdb.execute("SET errors_as_json = true")
         # Otherwise a table name could be read as a variable of Covey's own code.
         self._duckdb.execute("SET python_enable_replacements = false")
+        self._closed = False
         self._model = model
         self._engine: Engine | None = None
         self._show_progress = progress
@@ -76,7 +77,13 @@ class Connection:
 
     @property
     def duckdb(self) -> duckdb.DuckDBPyConnection:
-        """The DuckDB connection underneath."""
+        """The DuckDB connection underneath.
+
+        Raises:
+            InputError: the connection is closed.
+        """
+        if self._closed:
+            raise InputError("The connection is closed: open another with covey.connect(…).")
         return self._duckdb
 
     @property
@@ -86,7 +93,7 @@ class Connection:
     def register(self, name: str, data: Any) -> None:
         """Make data known as a table; see `covey.api.sources.register`."""
         with self.lock:
-            register(self._duckdb, name, data)
+            register(self.duckdb, name, data)
 
     def sql(self, text: str, *, dialect: str | None = None) -> Query:
         """A query; its text is checked now, it runs when a result is first asked for.
@@ -137,6 +144,7 @@ class Connection:
     def close(self) -> None:
         """Close the database and let the model go."""
         self._engine = None
+        self._closed = True
         self._duckdb.close()
 
     def __enter__(self) -> Self:

@@ -28,6 +28,6 @@ def model_source(model: Any) -> ModelSource:
         source: ModelSource = model
         return source
     raise InputError(
-        f"A model is a name, a path or a PlantedModel, not a {type(model).__name__}. "
+        f"A model is a name, a path or a PlantedModel, not of type {type(model).__name__}. "
         "`covey models` lists the names."
     )

@@ -20,6 +20,7 @@ from covey.sql.bind import Binder, read_error
 from covey.sql.calls import find_calls
 from covey.sql.derived import Derived
 from covey.sql.dialect import Dialect
+from covey.sql.hints import with_written_names
 from covey.sql.lift import lift
 from covey.sql.statements import ViewDefinition
 from covey.sql.text import EditedText, TokenList
@@ -90,7 +91,10 @@ class Planning:
             with self._located(expanded):
                 lifted = lift(expanded.text, connection.duckdb, self.dialect)
                 lookups.register(lifted.calls)
-                plan = make_plan(lifted, connection.table_names)
+                try:
+                    plan = make_plan(lifted, connection.table_names)
+                except QueryError as error:
+                    raise with_written_names(error, lifted.calls) from None
             yield plan, lookups
         finally:
             if plan is not None:
@@ -108,6 +112,8 @@ class Planning:
             yield
         except QueryError as error:
             raise derived.locate(error, self.done) from None
+        except duckdb.Error as error:
+            raise run_error(error) from None
 
 
 @contextmanager
@@ -120,7 +126,10 @@ def failures() -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        reason, hint, _ = read_error(error)
-        raise RunError(
-            f"DuckDB could not finish the query: {reason}." + (f" {hint}" if hint else "")
-        ) from None
+        raise run_error(error) from None
+
+
+def run_error(error: duckdb.Error) -> RunError:
+    """An error of DuckDB that is no mistake in the text."""
+    reason, hint, _ = read_error(error)
+    return RunError(f"DuckDB could not finish the query: {reason}." + (f" {hint}" if hint else ""))

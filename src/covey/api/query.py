@@ -46,7 +46,7 @@ class Query:
 
     def __init__(self, connection: Connection, text: str, dialect: Dialect | None = None) -> None:
         if not isinstance(text, str):
-            raise InputError(f"SQL is a text, not a {type(text).__name__}.")
+            raise InputError(f"SQL is a text, not of type {type(text).__name__}.")
         self._connection = connection
         self._dialect = dialect
         self._result: pa.Table | None = None
@@ -70,8 +70,9 @@ class Query:
         return make_statement(planning, self._statements[number])
 
     def _check_spelling(self, tokens: TokenList) -> None:
-        """Refuse AI functions that nobody has, except names that the text itself may define."""
+        """Refuse what is no SQL, and AI functions that nobody has and the text does not define."""
         binder = Binder(self._connection.duckdb, EditedText(tokens.text))
+        binder.parse()
         words = [token.word.lower() for token in tokens]
         find_calls(
             tokens,

@@ -26,9 +26,17 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, data: Any) -> Non
     Raises:
         InputError: the data is of no such kind, or its file cannot be read.
     """
-    if not name:
-        raise InputError("A registered table needs a name.")
-    connection.execute(f"DROP VIEW IF EXISTS temp.{quote_name(name)}")
+    if not isinstance(name, str) or not name:
+        raise InputError(f"A registered table needs a name, which {name!r} is not.")
+    try:
+        connection.execute(f"DROP VIEW IF EXISTS temp.{quote_name(name)}")
+        _register(connection, name, data)
+    except duckdb.Error as error:
+        reason, _, _ = read_error(error)
+        raise InputError(f"{name!r} cannot be registered: {reason}.") from None
+
+
+def _register(connection: duckdb.DuckDBPyConnection, name: str, data: Any) -> None:
     if isinstance(data, str | PathLike):
         _register_path(connection, name, Path(data))
     elif isinstance(data, duckdb.DuckDBPyRelation):
@@ -47,8 +55,9 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, data: Any) -> Non
         connection.register(name, data)
     else:
         raise InputError(
-            f"Covey cannot read a {type(data).__name__} as table {name!r}. It reads pandas and "
-            "polars frames, Arrow tables and datasets, paths and DuckDB relations."
+            f"Covey cannot read data of type {type(data).__name__} as table {name!r}. "
+            "It reads pandas and polars frames, Arrow tables and datasets, paths and DuckDB "
+            "relations."
         )
 
 

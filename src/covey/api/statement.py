@@ -23,6 +23,7 @@ from covey.sql.derived import Derived
 from covey.sql.statements import ViewDefinition, behind, view_definition
 from covey.sql.text import TokenList
 
+_TRANSACTION = ("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT")
 Outcome = tuple[pa.Table, Report]
 
 
@@ -98,6 +99,24 @@ class Statement:
         return self._planning.planned(self._expanded, Answers(), DocumentStore())
 
 
+class TransactionStatement(Statement):
+    """BEGIN, COMMIT and ROLLBACK: they must also run where nothing else can be bound."""
+
+    def check(self) -> None:
+        """There is nothing to bind."""
+
+    def explain(self) -> str:
+        return "DuckDB runs all of it"
+
+    def schema(self) -> Schema:
+        raise InputError("Only a query has a schema before it runs.")
+
+    def run(self, answers: Answers, documents: DocumentStore) -> Outcome:
+        with failures():
+            table = Relations(self._planning.connection.duckdb).table(self._expanded.text)
+            return table, Report()
+
+
 class ExplainStatement(Statement):
     """EXPLAIN of a statement with AI calls: Covey's plan as a result."""
 
@@ -162,6 +181,8 @@ def make_statement(planning: Planning, derived: Derived) -> Statement:
         UnsupportedError: EXPLAIN ANALYZE of AI calls.
     """
     tokens = TokenList(derived.text)
+    if tokens[0].word in _TRANSACTION:
+        return TransactionStatement(planning, derived)
     definition = view_definition(tokens)
     if definition is not None:
         query = Derived(derived.part(*definition.query))

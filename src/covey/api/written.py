@@ -72,7 +72,7 @@ def sql_expression(text: str, what: str) -> str:
         InputError: it is empty, ends a statement, or its quotes and brackets do not match.
     """
     if not isinstance(text, str):
-        raise InputError(f"{what} is an SQL text, not a {type(text).__name__}.")
+        raise InputError(f"{what} is an SQL text, not of type {type(text).__name__}.")
     try:
         tokens = TokenList(text)
     except QueryError as error:
@@ -172,7 +172,7 @@ def read_template(text: str) -> Template:
         InputError: a brace without its partner, or a placeholder that is no expression.
     """
     if not isinstance(text, str):
-        raise InputError(f"A question is a text, not a {type(text).__name__}.")
+        raise InputError(f"A question is a text, not of type {type(text).__name__}.")
     pieces: list[str | int] = []
     expressions: list[str] = []
     literal: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import duckdb
@@ -24,6 +25,11 @@ MISTAKES = (
     duckdb.HTTPException,
     duckdb.PermissionException,
 )
+
+
+_HINT_LINES = 4
+# What DuckDB's Python package puts before a message that it gives as plain text.
+_KIND = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 
 
 class Binder:
@@ -66,6 +72,18 @@ class Binder:
         except MISTAKES:
             return None
         return rows[0][0] if rows else None
+
+    def parse(self) -> None:
+        """Let DuckDB parse the edited text, which may hold several statements.
+
+        Raises:
+            QueryError: it is no SQL; DuckDB's words, at the place in the user's text.
+        """
+        text, offsets = self.edited.render_mapped()
+        try:
+            self._connection.extract_statements(text)
+        except duckdb.ParserException as error:
+            raise mistake(error, text, 0, self.edited.text, offsets) from None
 
     def check(self, span: Span | None = None) -> None:
         """Let DuckDB bind the edited text.
@@ -126,7 +144,7 @@ def mistake(error: duckdb.Error, ran: str, shift: int, sql: str, offsets: Offset
         start = len(raw[: place[0] - shift].decode(errors="ignore"))
         length = len(raw[place[0] - shift : place[0] - shift + place[1]].decode(errors="ignore"))
         begin = offsets.original(start)
-        span = (begin, max(begin + 1, offsets.original(start + length)))
+        span = (begin, max(begin, offsets.original(start + max(length, 1) - 1)) + 1)
         if begin >= len(sql):
             span = (max(0, len(sql) - 1), len(sql))
     return QueryError(reason, sql=sql, span=span, hint=hint)
@@ -140,7 +158,7 @@ def read_error(error: duckdb.Error) -> tuple[str, str | None, tuple[int, int] | 
         fields = json.loads(text[brace:]) if brace >= 0 else {}
     except ValueError:
         fields = {}
-    message = str(fields.get("exception_message", text))
+    message = str(fields.get("exception_message", _KIND.sub("", text)))
     reason, _, rest = message.partition("\n")
     place: tuple[int, int] | None = None
     if "location" in fields:
@@ -148,4 +166,19 @@ def read_error(error: duckdb.Error) -> tuple[str, str | None, tuple[int, int] | 
         place = (int(offset), max(1, int(length)))
     elif "position" in fields:
         place = (int(fields["position"]), 1)
-    return reason.rstrip(".!"), rest.strip() or None, place
+    return reason.rstrip(".!"), _shortened(rest.strip()) or None, place
+
+
+def _shortened(hint: str) -> str:
+    """A hint without the tail of a long list, of every overload of + for example."""
+    lines = [line.strip() for line in hint.split("\n")]
+    if len(lines) <= _HINT_LINES:
+        return hint
+    return "\n".join([*lines[:_HINT_LINES], f"and {len(lines) - _HINT_LINES} more"])
+
+
+def shown(value: Any) -> str:
+    """A constant's value in a message, as SQL writes it."""
+    if value is None:
+        return "NULL"
+    return str(value).upper() if isinstance(value, bool) else repr(value)

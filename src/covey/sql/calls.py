@@ -140,11 +140,29 @@ def _refuse(spelling: str, span: Span, sql: str, dialect: Dialect | None) -> Non
     )
 
 
-def _arguments(tokens: TokenList, start: int, end: int) -> list[Argument]:
+def split_arguments(tokens: TokenList, start: int, end: int) -> list[tuple[int, int]]:
+    """The token ranges between the commas in [start, end).
+
+    Raises:
+        QueryError: nothing stands between two of them.
+    """
     if start == end:
         return []
+    parts = tokens.split(start, end, TokenType.COMMA)
+    for first, last in parts:
+        if first == last:
+            raise QueryError(
+                "An argument is missing here",
+                sql=tokens.text,
+                span=(tokens[last].start, tokens[last].end),
+                hint="Write it, or remove the comma.",
+            )
+    return parts
+
+
+def _arguments(tokens: TokenList, start: int, end: int) -> list[Argument]:
     arguments = []
-    for first, last in tokens.split(start, end, TokenType.COMMA):
+    for first, last in split_arguments(tokens, start, end):
         named = last - first > 2 and tokens[first + 1].kind in _ARROWS
         if named:
             arguments.append(Argument(tokens[first].text.lower(), first + 2, last))

@@ -7,10 +7,29 @@ import re
 
 from covey.errors import QueryError
 from covey.logical.blocks import Block
+from covey.logical.calls import AICall
 from covey.sql.bind import Binder
 from covey.sql.text import quote_name
 
 _NO_COLUMN = re.compile(r'.*"(?P<table>[^"]+)" does not have a column named "(?P<column>[^"]+)"')
+
+
+_LOOKUP = re.compile(r'"?\bcovey_(?:rows_)?(?P<index>\d+)\b"?')
+
+
+def with_written_names(error: QueryError, calls: list[AICall]) -> QueryError:
+    """The same error, with AI functions called as the user wrote them."""
+
+    def written(match: re.Match[str]) -> str:
+        index = int(match["index"])
+        if error.sql is None or index >= len(calls):
+            return match[0]
+        return error.sql[slice(*calls[index].name_span)]
+
+    reason = _LOOKUP.sub(written, error.reason)
+    if reason == error.reason:
+        return error
+    return type(error)(reason, sql=error.sql, span=error.span, hint=error.hint, done=error.done)
 
 
 def with_column_hint(error: QueryError, blocks: list[Block], binder: Binder) -> QueryError:
@@ -30,7 +49,8 @@ def with_column_hint(error: QueryError, blocks: list[Block], binder: Binder) -> 
             near = difflib.get_close_matches(column, names, n=1)
             hint = f"Columns: {', '.join(names)}."
             if near:
-                hint += f" Did you mean {table}.{near[0]}?"
+                meant = near[0] if near[0].isidentifier() else quote_name(near[0])
+                hint += f" Did you mean {table}.{meant}?"
             reason = f'{table} has no column "{column}"'
             return QueryError(reason, sql=error.sql, span=error.span, hint=hint)
     return error

@@ -6,7 +6,7 @@ from typing import Any
 
 from covey.errors import QueryError
 from covey.prompts.question import Label
-from covey.sql.bind import Binder
+from covey.sql.bind import Binder, shown
 from covey.sql.calls import Argument, RawCall
 from covey.sql.dialect import example
 from covey.sql.text import TokenList
@@ -42,7 +42,7 @@ def read_labels(
     for each in value:
         label = _read_label(each)
         if label is None:
-            raise refuse(f"The label {each!r} is no text")
+            raise refuse(f"The label {shown(each)} is no text")
         if not label.text.strip():
             raise refuse("A label is blank", "Give every label a name.")
         if label.text in seen:

@@ -17,7 +17,7 @@ from covey.sql.dialect import Dialect, example
 from covey.sql.labels import read_labels
 from covey.sql.options import Arguments
 from covey.sql.prompt import read_prompt
-from covey.sql.spelling import check, detect
+from covey.sql.spelling import check, check_templates, detect
 from covey.sql.statements import refuse_kept_calls
 from covey.sql.text import EditedText, Span, TokenList
 
@@ -59,6 +59,7 @@ def lift(
     calls: list[AICall] = []
     alike: dict[Hashable, int] = {}
     found = find_calls(tokens, binder.has_function, dialect)
+    check_templates(found, tokens, dialect, binder.has_function)
     refuse_kept_calls(tokens, found)
     if dialect is None:
         dialect = detect(found, tokens)

@@ -10,7 +10,7 @@ from sqlglot import TokenType
 
 from covey.errors import QueryError, UnsupportedError
 from covey.logical.calls import CallOptions, OnError
-from covey.sql.bind import Binder
+from covey.sql.bind import Binder, shown
 from covey.sql.calls import Argument, RawCall
 from covey.sql.dialect import Dialect, several_columns
 from covey.sql.functions import IGNORED_OPTIONS, PLANNED_OPTIONS, nearest_option
@@ -65,7 +65,8 @@ class Arguments:
                 self._parameter(argument.name, argument)
             else:
                 span = tokens.span(argument.first, argument.last)
-                if self._is_known(argument.name, span):
+                name_span = tokens.span(argument.first - 2, argument.first - 1)
+                if self._is_known(argument.name, name_span):
                     self._option(argument.name, binder.constant(span), span)
 
     def _parameter(self, name: str, argument: Argument) -> None:
@@ -167,7 +168,7 @@ class Arguments:
             if isinstance(value, str) and alias.lower() == value.lower():
                 return number
         raise QueryError(
-            f"The anchor {value!r} is none of the prompt's documents",
+            f"The anchor {shown(value)} is none of the prompt's documents",
             sql=self._tokens.text,
             span=given.span,
             hint="Give a placeholder's number, or the alias before an argument's column.",
@@ -221,7 +222,7 @@ class Arguments:
 
     def _wrong(self, name: str, what: str, given: Given, hint: str) -> QueryError:
         return QueryError(
-            f"The option {name} must be {what}, not {given.value!r}",
+            f"The option {name} must be {what}, not {shown(given.value)}",
             sql=self._tokens.text,
             span=given.span,
             hint=hint,

@@ -13,6 +13,7 @@ from sqlglot import TokenType
 from covey.errors import QueryError
 from covey.prompts.template import escape_braces, parse_template
 from covey.sql.bind import Binder
+from covey.sql.calls import split_arguments
 from covey.sql.text import Span, TokenList
 
 _TUPLE_NAMES = ("STRUCT", "ROW")
@@ -37,7 +38,14 @@ def read_prompt(tokens: TokenList, first: int, last: int, binder: Binder) -> Pro
     if opening is not None and tokens[first].word == "PROMPT":
         return _read_template(tokens, first, opening, binder)
     if opening is not None and (opening == first or tokens[first].word in _TUPLE_NAMES):
-        fields = tokens.split(opening + 1, last - 1, TokenType.COMMA)
+        fields = split_arguments(tokens, opening + 1, last - 1)
+        if not fields:
+            raise QueryError(
+                "This tuple is empty",
+                sql=tokens.text,
+                span=tokens.span(first, last),
+                hint="Write texts and columns: ('Is it urgent? ', t.body).",
+            )
         if len(fields) > 1 or opening != first:
             return _read_tuple(tokens, fields)
     text = _literal(tokens, first, last)
@@ -74,7 +82,7 @@ def _read_template(tokens: TokenList, first: int, opening: int, binder: Binder) 
             span=tokens.span(first, closing + 1),
             hint="Write PROMPT('Is it urgent? {0}', t.body).",
         )
-    (start, stop), *rest = tokens.split(opening + 1, closing, TokenType.COMMA)
+    (start, stop), *rest = split_arguments(tokens, opening + 1, closing)
     span = tokens.span(start, stop)
     template = _literal(tokens, start, stop)
     if template is None:

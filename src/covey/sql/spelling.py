@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import TokenType
 
 from covey.errors import QueryError
 from covey.sql.calls import Argument, RawCall
 from covey.sql.dialect import Dialect, example, function_name
+from covey.sql.functions import FUNCTIONS
 from covey.sql.text import TokenList
 
 # Spellings that say whose text it is. AI_IF, AI_SCORE and AI_MARGIN are Covey's own.
@@ -54,6 +55,32 @@ def check(calls: Sequence[RawCall], tokens: TokenList, dialect: Dialect) -> None
                     hint="Write a tuple of texts and columns, "
                     f"{example(call.function, dialect)}, or leave the dialect open.",
                 )
+
+
+def check_templates(
+    calls: Sequence[RawCall],
+    tokens: TokenList,
+    dialect: Dialect | None,
+    known_to_duckdb: Callable[[str], bool],
+) -> None:
+    """Refuse PROMPT outside an AI function.
+
+    Raises:
+        QueryError: it stands elsewhere, and the user has no macro of that name.
+    """
+    places = {argument.first for call in calls for argument in call.arguments}
+    for i in range(len(tokens) - 1):
+        opens = tokens[i + 1].kind is TokenType.L_PAREN
+        if i in places or not opens or tokens[i].word != "PROMPT" or known_to_duckdb("prompt"):
+            continue
+        if i and tokens[i - 1].word in ("MACRO", "FUNCTION", "TABLE", "INTO"):
+            continue
+        raise QueryError(
+            "PROMPT stands only in an AI function",
+            sql=tokens.text,
+            span=(tokens[i].start, tokens[i].end),
+            hint=f"Write {example(FUNCTIONS[0], dialect)}.",
+        )
 
 
 def _is_template(argument: Argument, tokens: TokenList) -> bool:

@@ -209,11 +209,12 @@ def _unreadable(text: str, error: SqlglotError) -> QueryError:
     if unclosed is not None:
         start, mark = int(unclosed["start"]), unclosed["mark"]
         what = "name" if mark == '"' else "text"
+        twice = "; inside it a quote is written twice" if len(mark) == 1 else ""
         return QueryError(
             f"This {what} is never closed",
             sql=text,
             span=(start, start + 1),
-            hint=f"End it with {mark}; inside it a quote is written twice.",
+            hint=f"End it with {mark}{twice}.",
         )
     start = text.rfind("/*")
     if start >= 0:

@@ -76,15 +76,15 @@ class PlantedModel:
         chosen = self._label(question.template, labels, documents)
         if chosen is None:
             return None
-        if not 0 <= chosen < len(labels):
+        if not isinstance(chosen, int | np.integer) or not 0 <= chosen < len(labels):
             raise ModelError(
-                f"The label function gave {chosen}, but there are labels 0 to {len(labels) - 1}."
+                f"The label function gave {chosen!r}, but there are labels 0 to {len(labels) - 1}."
             )
         return [0.0 if i == chosen else -math.inf for i in range(len(labels))]
 
 
 def _logit(p: float) -> float:
-    if not 0.0 <= p <= 1.0:
+    if not isinstance(p, int | float | np.number) or not 0.0 <= p <= 1.0:
         raise ModelError(f"The answer function gave {p!r}, which is no number from 0 to 1.")
     if p in (0.0, 1.0):
         return -math.inf if p == 0.0 else math.inf
