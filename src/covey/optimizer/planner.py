@@ -18,7 +18,7 @@ from covey.plan.nodes import PhysicalPlan
 from covey.sql.from_clause import NotPlanned
 from covey.sql.guards import Context, Guards
 from covey.sql.hints import with_column_hint
-from covey.sql.lift import LiftedText
+from covey.sql.lift import LiftedText, text_lookup
 from covey.sql.structure import find_blocks, is_query, query_span
 from covey.sql.text import quote_name
 
@@ -38,10 +38,7 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
     """
     blocks = find_blocks(lifted.tokens, lifted.calls)
     work = Workspace(lifted, blocks, table_names)
-    try:
-        work.binder.check()
-    except QueryError as error:
-        raise with_column_hint(error, blocks, work.binder) from None
+    _check_text(work)
     for block in blocks:
         for place, written in block.unnamed:
             work.edited.replace((place, place), f" AS {quote_name(written)}")
@@ -67,6 +64,27 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
         rehearsal=work.edited.render(span) if effects and span is not None else None,
         on_demand={i: reason for i, reason in work.on_demand.items() if i not in work.planned},
     )
+
+
+def _check_text(work: Workspace) -> None:
+    """Let DuckDB bind the statement with its look-ups.
+
+    Raises:
+        QueryError: DuckDB refuses it.
+    """
+    try:
+        work.binder.check()
+        return
+    except QueryError as error:
+        first = with_column_hint(error, work.blocks, work.binder)
+    # A constant is read through a subquery, so that it is not folded; some places allow
+    # no subquery, and there one prompt too many may be asked.
+    for call in work.calls:
+        work.edited.replace(call.span, *text_lookup(call, may_fold=True))
+    try:
+        work.binder.check()
+    except QueryError:
+        raise first from None
 
 
 def _plan_blocks(blocks: list[Block], work: Workspace, check_each: bool = False) -> None:

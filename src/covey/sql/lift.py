@@ -69,7 +69,7 @@ def lift(
         call = _read_call(raw, len(calls), tokens, binder, dialect)
         call = replace(call, same_as=alike.setdefault(_written(call, sql), call.index))
         calls.append(call)
-        edited.replace(call.span, *_text_lookup(call))
+        edited.replace(call.span, *text_lookup(call))
     return LiftedText(tokens, edited, calls, binder)
 
 
@@ -79,15 +79,22 @@ def _written(call: AICall, sql: str) -> Hashable:
     return call.reading, call.question, call.options, arguments
 
 
-def _text_lookup(call: AICall) -> list[str | Span]:
-    """The look-up of a call over the texts of its documents."""
+def text_lookup(call: AICall, may_fold: bool = False) -> list[str | Span]:
+    """The look-up of a call over the texts of its documents.
+
+    Args:
+        call: the call.
+        may_fold: whether DuckDB may look a constant up while it binds, for rows that may
+            not exist. A subquery in its arguments keeps it from that.
+    """
     parts: list[str | Span] = [f"{call.text_lookup}("]
     for number, span in enumerate(call.arguments):
         parts += [", CAST((" if number else "CAST((", span, ") AS VARCHAR)"]
-    if call.constant:
-        # DuckDB would fold a constant while it binds, for rows that may not exist; and
-        # only an argument tells a function how many rows are wanted.
+    if call.constant and not may_fold:
         parts += [", (SELECT NULL)" if call.arguments else "(SELECT NULL)"]
+    elif not call.arguments:
+        # Only an argument tells a function how many rows are wanted.
+        parts.append("NULL")
     return [*parts, ")"]
 
 
