@@ -76,15 +76,16 @@ def _check_text(work: Workspace) -> None:
         work.binder.check()
         return
     except QueryError as error:
-        first = with_column_hint(error, work.blocks, work.binder)
+        if not any(call.constant for call in work.calls):
+            raise with_column_hint(error, work.blocks, work.binder) from None
     # A constant is read through a subquery, so that it is not folded; some places allow
     # no subquery, and there one prompt too many may be asked.
     for call in work.calls:
         work.edited.replace(call.span, *text_lookup(call, may_fold=True))
     try:
         work.binder.check()
-    except QueryError:
-        raise first from None
+    except QueryError as error:
+        raise with_column_hint(error, work.blocks, work.binder) from None
 
 
 def _plan_blocks(blocks: list[Block], work: Workspace, check_each: bool = False) -> None:
