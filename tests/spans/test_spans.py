@@ -32,6 +32,10 @@ def grow(pool: SpanPool, parent: Span | None, lengths: list[int], **plan: float)
     return spans
 
 
+def slots_of(*spans: Span) -> list[int]:
+    return [slot for s in spans for e in s.extents for slot in range(e.start, e.start + e.length)]
+
+
 class PoolMachine(RuleBasedStateMachine):
     """Any order of calls that the contract allows, checked after each one."""
 
@@ -107,6 +111,21 @@ class PoolMachine(RuleBasedStateMachine):
         span = self.resident(pick)
         if span is not None:
             self.pool.plan(span, reuse=reuse, pending=pending)
+
+    @rule(pick=st.integers(0, 99), length=st.integers(0, 9))
+    def cut(self, pick: int, length: int) -> None:
+        span = self.resident(pick)
+        if span is None:
+            return
+        before, held = (span.depth, span.length, slots_of(span)), self.pool.held
+        if not 0 < length < span.length:
+            with pytest.raises(InputError, match="cannot be cut"):
+                self.pool.cut(span, length)
+            return
+        upper = self.pool.cut(span, length)
+        assert span.parent is upper and upper.children == {span.number: span}
+        assert before == (upper.depth, upper.length + span.length, slots_of(upper, span))
+        assert (held, span.resident) == (self.pool.held, True)
 
     @rule(pick=st.integers(0, 99))
     def done(self, pick: int) -> None:
@@ -295,8 +314,8 @@ def test_wrong_arguments_are_named() -> None:
         pool.admit(None, [2, 0])
     admission = pool.admit(None, [2])
     assert admission is not None
-    with pytest.raises(InputError, match="reuse within"):
-        pool.place(admission, reuse=1.5)
+    with pytest.raises(InputError, match="reuse must be 0 or more"):
+        pool.place(admission, reuse=-0.5)
     pool.place(admission)
     with pytest.raises(RunError, match="placed to its end"):
         pool.place(admission)

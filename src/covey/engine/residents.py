@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from covey.engine.slots import Extent
+from covey.errors import InputError
 
 
 @dataclass(slots=True, eq=False)
@@ -20,7 +21,7 @@ class Span:
         extents: its slots, in token order.
         length: tokens.
         pending: children that have yet to run and are not resident.
-        reuse: probability that a later operator reads it.
+        reuse: how many later operators are expected to read it.
         pins: admitted paths that end above or at it, and children that are held.
         children: resident spans right below it, by number.
         resident: False once its slots are given away.
@@ -81,3 +82,9 @@ def family(span: Span) -> list[Span]:
     for member in members:  # grows while it is read
         members.extend(member.children.values())
     return members
+
+
+def check_plan(pending: int, reuse: float) -> None:
+    """Refuse numbers that no plan can have."""
+    if pending < 0 or not reuse >= 0.0:
+        raise InputError(f"pending and reuse must be 0 or more, not {pending} and {reuse}")

@@ -1,7 +1,7 @@
 """Which resident span goes first when the arena is short.
 
-What keeping a span saves is the time to compute it again, times the probability that it
-will be read. The span that saves least per slot goes first. Only spans on which nothing
+What keeping a span saves is the time to compute it again, times how often it is expected
+to be read. The span that saves least per slot goes first. Only spans on which nothing
 resident stands are offered, so an ancestor never goes before its descendants.
 """
 
@@ -61,9 +61,9 @@ class Retention:
         """The value at which a span is on offer."""
         return self._values[span]
 
-    def value(self, depth: int, length: int, probability: float) -> float:
-        """Expected seconds saved per slot by keeping a span."""
-        return probability * self.cost.seconds(depth, length) / length
+    def value(self, depth: int, length: int, reads: float) -> float:
+        """Expected seconds saved per slot by keeping a span that is read so often."""
+        return reads * self.cost.seconds(depth, length) / length
 
     def offer(self, span: int, value: float) -> None:
         """Let a span be evicted, or change its value. `span` is its number."""

@@ -98,6 +98,30 @@ class Slots:
                 end += after
             self._add(start, end - start)
 
+    def split(
+        self, extents: Iterable[Extent], count: int, owner: int
+    ) -> tuple[tuple[Extent, ...], tuple[Extent, ...]]:
+        """Hand the first `count` slots of some taken stretches, in order, to another owner.
+
+        Returns:
+            the stretches of the new owner, and those that stay.
+        """
+        first: list[Extent] = []
+        rest: list[Extent] = []
+        for start, length in extents:
+            used = min(count, length)
+            count -= used
+            if used:
+                end, stays = start + used, self._owner_at[start]
+                if used < length:
+                    self._owner_at[end] = stays
+                    rest.append(Extent(end, length - used))
+                self._owner_at[start] = self._owner_before[end] = owner
+                first.append(Extent(start, used))
+            else:
+                rest.append(Extent(start, length))
+        return tuple(first), tuple(rest)
+
     def _add(self, start: int, length: int) -> None:
         insort(self._by_size, (length, start))
         self._length_at[start] = length

@@ -3,11 +3,8 @@
 Bookkeeping only; tensors live elsewhere. One slot is one token in all layers. A *span* is
 a forest node's slots: one stretch, for which neighbours are evicted if need be, or several
 where held spans stand in the way, so that fragmentation never refuses what the counts allow.
-A slot is
-*held* (an admitted path runs through it), *kept* (its span waits for children that are not
-admitted yet, or for a later operator) or *free*. After every public call
-
-    held + kept + free == capacity.
+A slot is *held* (an admitted path runs through it), *kept* (its span waits for children or
+for a later operator) or *free*; after every public call held + kept + free == capacity.
 
 **Admission.** Work enters as a path: the nodes from a resident span (or from nothing) down
 to a leaf. `admit` holds what is resident above it and reserves slots for all the rest, or
@@ -17,23 +14,21 @@ flight every path that fits the arena is admitted, and one that never can fit is
 once. There is no deadlock to detect.
 
 **Lifetime.** A span no admitted path runs through stays while `pending` children are still
-to run, or with `reuse` > 0, the probability that a later operator reads it; then it is
-freed at once, and so are ancestors that stayed only for it. While it stays it may be
-evicted (see `covey.engine.retention`), and leaves its plan to the span above, which will
-be read whenever it is: one more pending child if it had any, its reuse if that is higher.
+to run, or with `reuse` > 0, the reads expected of later operators; then it is freed, and
+so are ancestors that stayed only for it. While it stays it may be evicted (see
+`covey.engine.retention`) and leaves its plan to the span above, which is read whenever it
+is: one more pending child if it had any, its reuse if that is higher.
 
     admission = pool.admit(parent, [frame, body])      # None: try again after a `finish`
     span = pool.place(admission, pending=3, key=node)  # frame, then body, top down
-    …                                                  # the chunk has run
-    pool.finish(admission)
-    pool.done(parent)                                  # one child fewer is pending
+    pool.finish(admission)                             # when the chunk has run
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
-from covey.engine.residents import Admission, Span, family
+from covey.engine.residents import Admission, Span, check_plan, family
 from covey.engine.retention import Retention
 from covey.engine.slots import Slots
 from covey.errors import InputError, RunError
@@ -47,6 +42,7 @@ class SpanPool:
     Args:
         capacity: slots.
         retention: decides and counts evictions; this pool's alone.
+        on_drop: told of every span that is freed or evicted, once it is off the books.
 
     Attributes:
         held, kept: slots, as in the module's text.
@@ -55,10 +51,16 @@ class SpanPool:
         split: spans that had to be placed in several stretches.
     """
 
-    def __init__(self, capacity: int, retention: Retention) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        retention: Retention,
+        on_drop: Callable[[Span], None] | None = None,
+    ) -> None:
         if capacity < 1:
             raise InputError(f"a KV arena needs at least one slot, not {capacity}")
         self.retention = retention
+        self._on_drop = on_drop
         self.held = 0
         self.kept = 0
         self.reserved = 0
@@ -140,14 +142,14 @@ class SpanPool:
         Args:
             admission: active, with a node left to place.
             pending: children of the node that will run, this path's own not counted.
-            reuse: probability in [0, 1] that a later operator reads the node.
+            reuse: how many later operators are expected to read the node.
             key: recognises the node should it be evicted and come back.
 
         Raises:
             InputError: `pending` or `reuse` is out of range.
             RunError: the admission is over, or its path is placed to the end.
         """
-        _check_plan(pending, reuse)
+        check_plan(pending, reuse)
         self._check_active(admission)
         if len(admission.placed) == len(admission.lengths):
             raise RunError("the admitted path is placed to its end; admit a longer one")
@@ -232,9 +234,35 @@ class SpanPool:
         self._check_resident(span)
         pending = span.pending if pending is None else pending
         reuse = span.reuse if reuse is None else reuse
-        _check_plan(pending, reuse)
+        check_plan(pending, reuse)
         span.pending, span.reuse = pending, reuse
         self._settle(span)
+
+    def cut(self, span: Span, length: int) -> Span:
+        """Cut a resident span in two, for what shares only its first `length` tokens.
+
+        Slots, holds and plans stay; `span` becomes the lower part, the new span is the upper.
+
+        Raises:
+            InputError: `length` leaves one part without a token.
+            RunError: the span is not resident.
+        """
+        self._check_resident(span)
+        if not 0 < length < span.length:
+            raise InputError(f"a span of {span.length} tokens cannot be cut after {length}")
+        parent, number = span.parent, self._next
+        self._next += 1
+        first, rest = self._slots.split(span.extents, length, number)
+        upper = Span(number, None, parent, span.depth, first, length, 0, 0.0, min(span.pins, 1))
+        upper.children[span.number] = span
+        self._spans[number] = upper
+        if parent is not None:
+            del parent.children[span.number]
+            parent.children[number] = upper
+        span.parent, span.extents = upper, rest
+        span.depth, span.length = span.depth + length, span.length - length
+        self._settle(span)
+        return upper
 
     def rewind(self, span: Span) -> None:
         """Drop a span and all resident spans below it at once, whatever was planned.
@@ -270,15 +298,13 @@ class SpanPool:
             RunError: names the first number that is wrong.
         """
         spans = list(self._spans.values())
+        on_offer = sum(not s.pins and not s.children for s in spans)
         facts = {
             "held": (self.held, sum(s.length for s in spans if s.pins)),
             "kept": (self.kept, sum(s.length for s in spans if not s.pins)),
             "reserved": (self.reserved, sum(a.reserved for a in self._admissions)),
             "capacity": (self.capacity, self.held + self.kept + self.free),
-            "on offer": (
-                len(self.retention),
-                sum(not s.pins and not s.children for s in spans),
-            ),
+            "on offer": (len(self.retention), on_offer),
         }
         for name, (book, real) in facts.items():
             if book != real:
@@ -337,8 +363,8 @@ class SpanPool:
         at: Span | None = span
         while at is not None and not at.pins and not at.children:
             if at.wanted:
-                probability = 1.0 if at.pending else at.reuse
-                value = self.retention.value(at.depth, at.length, probability)
+                reads = max(at.reuse, float(at.pending > 0))
+                value = self.retention.value(at.depth, at.length, reads)
                 self.retention.offer(at.number, value)
                 return
             above = at.parent
@@ -354,6 +380,8 @@ class SpanPool:
         self.retention.withdraw(span.number)
         if span.parent is not None:
             del span.parent.children[span.number]
+        if self._on_drop is not None:
+            self._on_drop(span)
 
     def _close(self, admission: Admission) -> None:
         self._check_active(admission)
@@ -368,10 +396,3 @@ class SpanPool:
     def _check_resident(self, span: Span) -> None:
         if self._spans.get(span.number) is not span:
             raise RunError(f"span {span.number} is not resident; admit its path again")
-
-
-def _check_plan(pending: int, reuse: float) -> None:
-    if pending < 0 or not 0.0 <= reuse <= 1.0:
-        raise InputError(
-            f"pending must be 0 or more and reuse within [0, 1], not {pending} and {reuse}"
-        )
