@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from covey.prompts.column import SPILL_BYTES, TokenColumn
 from covey.prompts.documents import DocumentStore
 
 Int32 = npt.NDArray[np.int32]
@@ -66,23 +67,29 @@ def gather(flat: Int32, starts: Int64, lengths: Int64) -> Tokens:
 class DocumentTokens:
     """The tokens of a store's documents, encoded when first asked for.
 
+    One thread may call `ensure` while others read documents that were ensured before.
+
+    Args:
+        spill_bytes: see `TokenColumn`.
+
     Attributes:
         errors: document id -> why it cannot be tokenised.
     """
 
-    def __init__(self, store: DocumentStore, encoder: Encoder) -> None:
+    def __init__(
+        self, store: DocumentStore, encoder: Encoder, spill_bytes: int = SPILL_BYTES
+    ) -> None:
         self._store = store
         self._encoder = encoder
-        self._flat = np.empty(1024, dtype=np.int32)
-        self._used = 0
+        self._column = TokenColumn(spill_bytes)
         self._starts = np.empty(0, dtype=np.int64)
         self._lengths = np.empty(0, dtype=np.int64)
         self.errors: dict[int, str] = {}
 
     @property
     def flat(self) -> Int32:
-        """All ids so far, a view that the next `ensure` may leave behind."""
-        return self._flat[: self._used]
+        """All ids so far; later documents are not in it."""
+        return self._column.flat
 
     def ensure(self, ids: Int64) -> None:
         """Tokenise those documents among `ids` that are not yet."""
@@ -103,7 +110,7 @@ class DocumentTokens:
     def take(self, ids: Int64) -> Tokens:
         """The documents' tokens, in the order given."""
         self.ensure(ids)
-        return gather(self._flat, self._starts[ids], self._lengths[ids])
+        return gather(self._column.flat, self._starts[ids], self._lengths[ids])
 
     def _grow(self, count: int) -> None:
         if count > len(self._starts):
@@ -117,15 +124,8 @@ class DocumentTokens:
             flat, offsets = self._encoder.encode(texts)
         except UnicodeError:
             flat, offsets = self._encode_good(ids, texts)
-        self._starts[ids] = self._used + offsets[:-1]
+        self._starts[ids] = self._column.append(flat) + offsets[:-1]
         self._lengths[ids] = np.diff(offsets)
-        end = self._used + len(flat)
-        if end > len(self._flat):
-            larger = np.empty(max(end, 2 * len(self._flat)), dtype=np.int32)
-            larger[: self._used] = self.flat
-            self._flat = larger
-        self._flat[self._used : end] = flat
-        self._used = end
 
     def _encode_good(self, ids: Int64, texts: list[str]) -> tuple[Int32, Int64]:
         """Encode what has an encoding; note why the rest has none."""

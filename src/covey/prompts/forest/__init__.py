@@ -39,7 +39,7 @@ from covey.prompts.forest.flatten import flatten
 from covey.prompts.forest.forest import Chosen, Forest, ask_all, ask_pairs
 from covey.prompts.forest.pack import Packed, Segments, pack
 from covey.prompts.forest.ragged import concatenate
-from covey.prompts.forest.trie import Stream, Trie, build_trie
+from covey.prompts.forest.trie import Stream, Trie, build_trie, overlap
 
 __all__ = [
     "Above",
@@ -57,5 +57,6 @@ __all__ = [
     "cut",
     "flatten",
     "floor_cut",
+    "overlap",
     "pack",
 ]

@@ -221,20 +221,27 @@ def _overlaps(tokens: Tokens, order: Int64) -> Int64:
         after = order[at : at + _PAIRS]
         before = order[at - 1 : at - 1 + len(after)]
         limit = np.minimum(lengths[before], lengths[after])
-        out[at : at + len(after)] = _overlap(tokens.flat, starts[before], starts[after], limit)
+        out[at : at + len(after)] = overlap(
+            (tokens.flat, starts[before]), (tokens.flat, starts[after]), limit
+        )
     return out
 
 
-def _overlap(flat: Int32, left: Int64, right: Int64, limit: Int64) -> Int64:
-    """Equal tokens at flat[left:] and flat[right:], at most `limit`, pair by pair."""
-    done = np.zeros(len(left), dtype=np.int64)
+def overlap(left: tuple[Int32, Int64], right: tuple[Int32, Int64], limit: Int64) -> Int64:
+    """Equal tokens from two lists of places on, at most `limit`, pair by pair.
+
+    Args:
+        left, right: a flat array and (n,) starts in it.
+        limit: (n,) tokens that both sides hold at least.
+    """
+    done = np.zeros(len(limit), dtype=np.int64)
     going = np.flatnonzero(limit > 0)
     width = 8
     while len(going):
         width = max(8, min(2 * width, _WINDOW_TOKENS // len(going)))
         ahead = done[going]
-        differ = _windows(flat, left[going] + ahead, width) != _windows(
-            flat, right[going] + ahead, width
+        differ = _windows(left[0], left[1][going] + ahead, width) != _windows(
+            right[0], right[1][going] + ahead, width
         )
         step = differ.argmax(axis=1)
         step[~differ.any(axis=1)] = width

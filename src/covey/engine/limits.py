@@ -1,0 +1,31 @@
+"""What a session may use of the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from covey.prompts.column import SPILL_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes a session works with.
+
+    Attributes:
+        context: longest prompt, in tokens.
+        budget: new tokens of a chunk.
+        slots: tokens whose keys and values the arena holds.
+        node_tokens: what a node of the prompt forest costs, in tokens of model work: a
+            share that saves no more is given up (see `covey.prompts.forest.flatten`).
+        job_tokens: tokens of anchors that are sorted and laid out at a time.
+        spill_bytes: size from which token columns lie in a temporary file.
+        in_flight: chunks under way at once.
+    """
+
+    context: int
+    budget: int
+    slots: int
+    node_tokens: int = 0
+    job_tokens: int = 64_000_000
+    spill_bytes: int = SPILL_BYTES
+    in_flight: int = 1
