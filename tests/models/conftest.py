@@ -1,4 +1,4 @@
-"""Small models run on one thread: two threads that wait for each other are slower."""
+"""Models run on one thread: where cores are shared, two wait for each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)

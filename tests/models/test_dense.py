@@ -20,8 +20,6 @@ from covey.prompts.tokens import Tokens
 from models.chunks import NO_ROWS, make_arena, prompts_chunk, random_ids
 from models.tiny import CONTEXT, VOCAB, make_model, plain_logits, write_folder
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 LENGTHS = (1, 2, 3, 31, 64, 65, 257, 700, 2000)
 LLAMA3_ROPE = {
     "rope_type": "llama3",

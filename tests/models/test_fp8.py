@@ -21,8 +21,6 @@ from covey.models.spec import WeightDtype
 from models.chunks import prompts_chunk, random_ids
 from models.tiny import VOCAB, make_model, plain_logits, write_folder
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SCALES = ".weight_scale_inv"
 
 
