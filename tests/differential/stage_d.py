@@ -1,170 +1,194 @@
-"""Stage C, second half: AI calls below, beside and between query blocks.
+"""Stage D: features of DuckDB's SQL around AI calls, and everything at once.
 
-Subqueries in FROM, CTEs used twice, set operations, VALUES, lateral joins and
-recursive CTEs.
+Aliases used in the same SELECT, stars, natural joins, ROLLUP, PIVOT, as-of and
+positional joins; nested and repeated subqueries; blocks of stages B and C inside
+each other.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from differential.expressions import calls, plain_conditions
+from differential.expressions import calls, pick, plain_conditions
 from differential.harness import Case
+from differential.sources import Source
 from differential.stage_a import limit, order_by, where
-from differential.stage_c import ROWS, on_conditions
+from differential.stage_c import ROWS, on_conditions, pair_joins, selects_from, subquery_conditions
+from differential.stage_c_blocks import blocks
 from differential.tables import columns_of, tables
-from differential.tree import Bare, Call, Kind, Sql, Template, joined, sql
-from differential.values import Pool, conditions, pools, value
-
-NAMED = ["id", "k", "s", "u", "d", "x", "l", '"Course Name"']
+from differential.tree import Kind, joined, sql
+from differential.values import aggregate, conditions, filled, pools, value
 
 
 @st.composite
-def blocks(draw: st.DrawFn, table: str, alias: str) -> Sql:
-    """A query with the columns of a random table, some of them made by a call."""
-    scope = columns_of(alias)
+def alias_selects(draw: st.DrawFn) -> Case:
+    """SELECT call AS v …, with v in later columns, WHERE, GROUP BY and ORDER BY."""
+    found = {"t0": draw(tables(ROWS))}
+    scope = columns_of("a")
     pool = draw(pools(scope))
-    columns = [sql(f"{alias}.{name}") for name in NAMED]
-    form = draw(st.integers(0, 3))
-    if form == 1:
-        columns[2] = sql(pool.call(draw, Kind.CLASSIFY), " AS s")
-    if form == 2:
-        columns[5] = sql(pool.call(draw, Kind.SCORE), " AS x")
-    if form == 3:
-        label = pool.call(draw, Kind.CLASSIFY)
-        columns[2] = sql("CASE WHEN ", pool.call(draw, Kind.IF), " THEN ", label, " END AS s")
-    text = sql("SELECT ", joined(", ", columns), f" FROM {table} AS {alias}")
-    if form == 0 or draw(st.booleans()):
-        text = sql(text, " WHERE ", draw(conditions(pool, 1)))
-    return text
-
-
-def _around(draw: st.DrawFn, pool: Pool, source: Sql, tables_: dict[str, object]) -> Case:
-    """A query over a source of one alias, a, that holds calls already."""
-    columns = [sql("a.id"), sql("a.s")]
-    if draw(st.booleans()):
-        columns.append(sql(value(draw, pool), " AS v"))
-    conjuncts = []
-    if draw(st.booleans()):
-        conjuncts.append(draw(plain_conditions(pool.scope)))
-    if draw(st.booleans()):
-        conjuncts.append(sql("(", draw(conditions(pool, 1)), ")"))
-    query = sql("SELECT ", joined(", ", columns), " FROM ", source, where(conjuncts))
-    return Case(query, tables_)
-
-
-@st.composite
-def derived_tables(draw: st.DrawFn) -> Case:
-    """FROM (SELECT … AI …) AS a, alone or joined."""
-    found = {"t0": draw(tables(ROWS))}
-    pool = draw(pools(columns_of("a")))
-    source = sql("(", draw(blocks("t0", "i")), ") AS a")
-    if draw(st.booleans()):
-        kind = draw(st.sampled_from(["INNER", "LEFT", "FULL", "SEMI", "ANTI"]))
-        found["t1"] = draw(tables(ROWS))
-        source = sql(source, f" {kind} JOIN t1 AS b ON ", draw(on_conditions("a", "b")))
-    return _around(draw, pool, source, found)
-
-
-@st.composite
-def shared_ctes(draw: st.DrawFn) -> Case:
-    """A CTE with calls, used twice; perhaps materialised, perhaps one CTE over another."""
-    found = {"t0": draw(tables(ROWS))}
-    pool = draw(pools(columns_of("a")))
-    hint = draw(st.sampled_from(["", "MATERIALIZED ", "NOT MATERIALIZED "]))
-    head = sql(f"WITH c AS {hint}(", draw(blocks("t0", "i")), ")")
-    second = "c"
-    if draw(st.booleans()):
-        head = sql(head, ", e AS (", draw(blocks("c", "i")), ")")
-        second = "e"
-    kind = draw(st.sampled_from(["INNER", "LEFT", "ANTI"]))
-    equality = draw(st.sampled_from(["a.id = b.id", "a.k = b.k", "a.s = b.s"]))
-    on = draw(on_conditions("a", "b")) if draw(st.booleans()) else sql(equality)
-    source = sql(f"c AS a {kind} JOIN {second} AS b ON ", on)
-    case = _around(draw, pool, source, found)
-    return Case(sql(head, " ", case.query), found)
-
-
-OPERATIONS = ["UNION", "UNION ALL", "EXCEPT", "INTERSECT", "UNION ALL BY NAME", "EXCEPT ALL"]
-
-
-@st.composite
-def set_operations(draw: st.DrawFn) -> Case:
-    """Two or three blocks with calls under set operations, perhaps ordered as a whole."""
-    found = {"t0": draw(tables(ROWS)), "t1": draw(tables(ROWS))}
-    parts: list[Sql] = []
-    count = draw(st.integers(2, 3))
-    for i in range(count):
-        table = draw(st.sampled_from(["t0", "t1"]))
-        if i:
-            parts.append(sql(f" {draw(st.sampled_from(OPERATIONS))} "))
-        parts.append(sql("(", draw(blocks(table, "a")), ")"))
-    query = sql(*parts)
-    ordered = draw(st.booleans())
-    if ordered:
-        query = sql(query, order_by(draw, len(NAMED)), limit(draw))
-    return Case(query, found, ordered=ordered)
-
-
-@st.composite
-def values_lists(draw: st.DrawFn) -> Case:
-    """Calls about rows written in the query."""
-    rows = ["(1, 'a')", "(2, NULL)", "(3, '')", "(4, 'b')", "(1, 'a')"]
-    count = draw(st.integers(1, len(rows)))
-    text = f"(VALUES {', '.join(rows[:count])}) AS a(id, s)"
-    if draw(st.booleans()):
-        text = "(SELECT 'hi' AS s, 1 AS id) AS a"
-    scope = [c for c in columns_of("a") if c.text in ("a.id", "a.s")]
-    found = [call for call in draw(st.lists(calls(Kind.IF, scope), min_size=1, max_size=2))]
-    query = sql("SELECT a.id, ", found[0], f" AS v FROM {text}")
-    if draw(st.booleans()):
-        query = sql(query, " WHERE ", found[-1])
-    return Case(query, {})
-
-
-@st.composite
-def lateral_joins(draw: st.DrawFn) -> Case:
-    """A subquery in FROM that reads an earlier alias."""
-    found = {"t0": draw(tables(ROWS)), "t1": draw(tables(ROWS))}
-    inner = sql("SELECT b.id, b.s FROM t1 AS b WHERE ", draw(on_conditions("a", "b")))
-    form = draw(st.sampled_from(["rows", "limit", "value", "aggregate"]))
-    if form == "limit":
-        inner = sql(inner, " ORDER BY b.id LIMIT 1")
-    if form == "value":
-        inner = sql("SELECT 0 AS id, ", draw(calls(Kind.CLASSIFY, columns_of("a"))), " AS s")
-    if form == "aggregate":
-        body = sql(" FROM t1 AS b WHERE ", draw(on_conditions("a", "b")))
-        inner = sql("SELECT count(*) AS id, max(b.s) AS s", body)
-    kind = draw(st.sampled_from([", LATERAL (", " CROSS JOIN LATERAL (", " LEFT JOIN LATERAL ("]))
-    after = ") AS c ON TRUE" if "LEFT" in kind else ") AS c"
-    query = sql("SELECT a.id, c.id AS n, c.s FROM t0 AS a", kind, inner, after)
-    if draw(st.integers(0, 2)) == 2:
-        query = sql(query, " WHERE ", draw(plain_conditions(columns_of("a"))))
-    return Case(query, found)
-
-
-@st.composite
-def recursive_ctes(draw: st.DrawFn) -> Case:
-    """A recursion whose step, start or reader asks the model."""
-    found = {"t0": draw(tables(ROWS))}
-    step = draw(calls(Kind.IF, columns_of("a")))
-    where_ = sql("a.id = r.n + 1 AND ", step)
-    if draw(st.booleans()):
-        between = Template("From {0} to {1}?", (sql("r.s"), sql("a.s")))
-        where_ = sql("a.id > r.n AND ", Call(Kind.IF, "AI.IF", between))
-    start = sql("SELECT a.id AS n, a.s FROM t0 AS a WHERE a.id = 0")
-    if draw(st.booleans()):
-        start = sql(
-            "SELECT a.id AS n, a.s FROM t0 AS a WHERE ", draw(calls(Kind.IF, columns_of("a")))
-        )
-    union = draw(st.sampled_from(["UNION ALL", "UNION"]))
+    columns = [
+        sql("a.id"),
+        sql(pool.call(draw, Kind.IF), " AS v"),
+        sql("NOT v AS w"),
+        sql(pool.call(draw, Kind.SCORE), " AS p"),
+    ]
+    conjuncts = draw(
+        st.lists(st.sampled_from(["v", "NOT v", "w", "p > 0.5", "a.id > 0"]), max_size=2)
+    )
     query = sql(
-        "WITH RECURSIVE r AS (",
-        start,
-        f" {union} SELECT a.id AS n, a.s FROM r, t0 AS a WHERE ",
-        where_,
-        ") SELECT r.n, r.s FROM r",
+        "SELECT ", joined(", ", columns), " FROM t0 AS a", where([sql(each) for each in conjuncts])
     )
     if draw(st.booleans()):
-        query = sql(query, " WHERE ", Call(Kind.IF, "AI.IF", Bare(sql("r.s"))))
+        query = sql(query, " ORDER BY p DESC, v, id", limit(draw))
+        return Case(query, found, ordered=True)
     return Case(query, found)
+
+
+STARS = [
+    "*",
+    "a.*",
+    "* EXCLUDE (k)",
+    "* REPLACE (upper(s) AS s)",
+    "COLUMNS('[ks]')",
+    "a",
+    "count(*) OVER () AS n, *",
+]
+
+
+@st.composite
+def star_selects(draw: st.DrawFn) -> Case:
+    """Stars of all kinds: nothing of Covey's own may show."""
+    found = {"t0": draw(tables(ROWS))}
+    pool = draw(pools(columns_of("a")))
+    star = draw(st.sampled_from(STARS))
+    query = sql(
+        f"SELECT {star} FROM t0 AS a",
+        where([draw(conditions(pool, 1)), draw(plain_conditions(pool.scope))]),
+    )
+    if draw(st.booleans()):
+        query = sql("SELECT * FROM (", query, ") AS a LIMIT 100")
+    return Case(query, found)
+
+
+@st.composite
+def unusual_joins(draw: st.DrawFn) -> Case:
+    """NATURAL, USING over two columns, POSITIONAL and ASOF, with calls around."""
+    found = {"t0": draw(tables(ROWS)), "t1": draw(tables(ROWS))}
+    kinds = [
+        "a NATURAL JOIN t1 AS b",
+        "a JOIN t1 AS b USING (k, s)",
+        "a LEFT JOIN t1 AS b USING (id)",
+    ]
+    kinds += ["a POSITIONAL JOIN t1 AS b", "a ASOF JOIN t1 AS b ON a.k = b.k AND a.id >= b.id"]
+    kinds += ["a FULL JOIN t1 AS b USING (id)", "a CROSS JOIN t1 AS b JOIN t0 AS c ON b.id = c.k"]
+    scope = columns_of("a") + columns_of("b")
+    pool = draw(pools(scope))
+    source = Source(sql(f"t0 AS {draw(st.sampled_from(kinds))}"), found, [])
+    columns = [pick(draw, scope) for _ in range(2)] + [sql(value(draw, pool), " AS v")]
+    query = sql("SELECT ", joined(", ", columns), " FROM ", source.text)
+    if draw(st.booleans()):
+        query = sql(query, " WHERE ", draw(conditions(pool, 2)))
+    return Case(query, found)
+
+
+@st.composite
+def group_shapes(draw: st.DrawFn) -> Case:
+    """ROLLUP, CUBE, GROUPING SETS, DISTINCT ON and PIVOT over answers."""
+    found = {"t0": draw(tables(ROWS))}
+    pool = draw(pools(columns_of("a")))
+    label = sql(pool.call(draw, Kind.CLASSIFY), " AS v")
+    form = draw(
+        st.sampled_from(["ROLLUP (v, k)", "CUBE (v, k)", "GROUPING SETS ((v), ())", "pivot"])
+    )
+    inner = sql("SELECT a.id, a.k, ", label, " FROM t0 AS a")
+    if form == "pivot":
+        return Case(sql("PIVOT (", inner, ") ON v IN ('yes', 'no', 'red') USING count(*)"), found)
+    keys = "v" if form.startswith("GROUPING") else "v, k"
+    amount = aggregate(draw, pool, [sql("a.id")])
+    query = sql(
+        "SELECT ",
+        label,
+        ", a.k, " if "k" in keys else ", ",
+        amount,
+        f" AS n FROM t0 AS a GROUP BY {form}",
+    )
+    return Case(query, found)
+
+
+@st.composite
+def nested_subqueries(draw: st.DrawFn) -> Case:
+    """Two subqueries in one condition, one inside the other, in CASE, in ON, in HAVING."""
+    found = {"t0": draw(tables(ROWS)), "t1": draw(tables(ROWS))}
+    one, other = draw(subquery_conditions()), draw(subquery_conditions())
+    form = draw(st.sampled_from(["and", "or", "case", "inside", "having", "value", "order"]))
+    head = sql("SELECT a.id FROM t0 AS a WHERE ")
+    if form == "and":
+        query = sql(head, one, " AND ", other)
+    elif form == "or":
+        query = sql(head, "(", one, ") OR (", other, ")")
+    elif form == "case":
+        query = sql(head, "CASE WHEN ", one, " THEN a.id > 0 ELSE ", other, " END")
+    elif form == "inside":
+        deep = draw(on_conditions("b", "c"))
+        pair = draw(on_conditions("a", "b"))
+        inner = sql("EXISTS (SELECT 1 FROM t0 AS c WHERE ", deep, ")")
+        query = sql(head, "EXISTS (SELECT 1 FROM t1 AS b WHERE ", pair, " AND ", inner, ")")
+    elif form == "having":
+        query = sql("SELECT a.k, count(*) FILTER (WHERE ", one, ") AS n FROM t0 AS a GROUP BY a.k")
+    elif form == "value":
+        query = sql(
+            "SELECT a.id, ", one, " AS v, CASE WHEN ", other, " THEN a.s END AS w FROM t0 AS a"
+        )
+    else:
+        query = sql("SELECT a.id FROM t0 AS a ORDER BY (", one, ") DESC, a.id")
+        return Case(query, found, ordered=True)
+    return Case(query, found)
+
+
+@st.composite
+def blocks_in_blocks(draw: st.DrawFn) -> Case:
+    """A join of a derived table and a CTE, filtered, grouped, ordered and limited."""
+    found = {"t0": draw(tables(ROWS)), "t1": draw(tables(ROWS))}
+    left, right = draw(blocks("t0", "i")), draw(blocks("t1", "i"))
+    kind = draw(st.sampled_from(["INNER", "LEFT", "FULL", "SEMI", "ANTI"]))
+    text = sql("(", left, f") AS a {kind} JOIN c AS b ON ", draw(on_conditions("a", "b")))
+    shown = [columns_of("a")] if kind in ("SEMI", "ANTI") else [columns_of("a"), columns_of("b")]
+    case = draw(selects_from(Source(text, found, shown)))
+    query = sql("WITH c AS (", right, ") ", case.query)
+    return Case(query, found, ordered=case.ordered, limit=case.limit)
+
+
+@st.composite
+def limited_blocks(draw: st.DrawFn) -> Case:
+    """Ordered and limited blocks inside others: the limit belongs to its block."""
+    found = {"t0": draw(tables(ROWS))}
+    inside, outside = draw(pools(columns_of("a"))), draw(pools(columns_of("a")))
+    block = sql("SELECT a.* FROM t0 AS a")
+    if draw(st.booleans()):
+        block = sql(block, " WHERE ", draw(conditions(inside, 1)))
+    key = sql("a.id") if draw(st.booleans()) else sql(inside.call(draw, Kind.SCORE), ", a.id")
+    block = sql(block, " ORDER BY ", key, f" LIMIT {draw(st.integers(0, 4))}")
+    if draw(st.booleans()):
+        block = sql(block, " OFFSET 1")
+    form = draw(st.sampled_from(["from", "union", "in", "lateral"]))
+    if form == "union":
+        query = sql("(", block, ") UNION ALL (", block, ")")
+        return Case(sql(query, order_by(draw, 8)), found, ordered=True)
+    if form == "in":
+        query = sql("SELECT a.id FROM t0 AS a WHERE a.id IN (SELECT id FROM (", block, "))")
+        return Case(sql(query, " AND ", draw(conditions(outside, 1))), found)
+    shown = filled(draw, "{if} AS v, {score} AS p", outside, [])
+    query = sql("SELECT a.id, ", shown, " FROM (", block, ") AS a")
+    return Case(sql(query, " WHERE ", draw(conditions(outside, 1))), found)
+
+
+@st.composite
+def joins_beside_limits(draw: st.DrawFn) -> Case:
+    """A join of stage C beside the best-scored row of the same tables."""
+    source = draw(pair_joins(["INNER", "LEFT"]))
+    case = draw(selects_from(source))
+    if case.ordered or case.limit is not None:
+        return case
+    best = sql("SELECT ", draw(calls(Kind.SCORE, source.scope)), " AS best FROM ", source.text)
+    best = sql(best, where(source.conditions), " ORDER BY ALL LIMIT 1")
+    return Case(sql("SELECT * FROM (", case.query, ") AS q, (", best, ") AS r"), case.tables)

@@ -24,19 +24,19 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return Files(folder)
 
 
-@fuzz(0.12)
+@fuzz(0.09)
 @given(data=st.data())
 def test_filters_in_where(pair: Pair, files: Files, data: st.DataObject) -> None:
     pair.check(data.draw(plain_selects(files)))
 
 
-@fuzz(0.08)
+@fuzz(0.06)
 @given(data=st.data())
 def test_filters_below_group_by(pair: Pair, files: Files, data: st.DataObject) -> None:
     pair.check(data.draw(grouped_selects(files)))
 
 
-@fuzz(0.06)
+@fuzz(0.04)
 @given(data=st.data())
 def test_filters_in_and_around_ctes(pair: Pair, files: Files, data: st.DataObject) -> None:
     pair.check(data.draw(selects_with_ctes(files)))

@@ -35,6 +35,10 @@ class Sql:
     def oracle(self) -> str:
         return "".join(p if isinstance(p, str) else p.oracle() for p in self.parts)
 
+    def with_calls_as(self, text: str) -> Sql:
+        """The same with every call replaced by a plain text."""
+        return Sql(("".join(p if isinstance(p, str) else text for p in self.parts),))
+
     def __repr__(self) -> str:
         return self.covey()
 
