@@ -23,7 +23,7 @@ from covey.sql.dialect import Dialect
 from covey.sql.hints import with_written_names
 from covey.sql.lift import lift
 from covey.sql.statements import ViewDefinition
-from covey.sql.text import EditedText, TokenList
+from covey.sql.text import EditedText, read_tokens
 from covey.sql.views import Views
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Planning:
         """
         with self._located(expanded):
             binder = Binder(self.connection.duckdb, EditedText(expanded.text))
-            return bool(find_calls(TokenList(expanded.text), binder.has_function, self.dialect))
+            return bool(find_calls(read_tokens(expanded.text), binder.has_function, self.dialect))
 
     @contextmanager
     def planned(

@@ -18,7 +18,7 @@ from covey.sql.calls import find_calls
 from covey.sql.derived import Derived, Piece, Written
 from covey.sql.dialect import Dialect
 from covey.sql.statements import split_statements
-from covey.sql.text import EditedText, TokenList
+from covey.sql.text import EditedText, TokenList, read_tokens
 
 if TYPE_CHECKING:
     import pandas
@@ -51,7 +51,7 @@ class Query:
         self._dialect = dialect
         self._result: pa.Table | None = None
         self._report: Report | None = None
-        tokens = TokenList(text)
+        tokens = read_tokens(text)
         written = Written(text)
         self._statements = [
             Derived([Piece(text[start:end], written, start)])

@@ -21,7 +21,7 @@ from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
 from covey.sql.derived import Derived
 from covey.sql.statements import ViewDefinition, behind, view_definition
-from covey.sql.text import TokenList
+from covey.sql.text import read_tokens
 
 _TRANSACTION = ("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT")
 Outcome = tuple[pa.Table, Report]
@@ -180,7 +180,7 @@ def make_statement(planning: Planning, derived: Derived) -> Statement:
         QueryError: it cannot be read, or it names an unknown AI function.
         UnsupportedError: EXPLAIN ANALYZE of AI calls.
     """
-    tokens = TokenList(derived.text)
+    tokens = read_tokens(derived.text)
     if tokens[0].word in _TRANSACTION:
         return TransactionStatement(planning, derived)
     definition = view_definition(tokens)

@@ -19,7 +19,7 @@ from covey.sql.options import Arguments
 from covey.sql.prompt import read_prompt
 from covey.sql.spelling import check, check_templates, detect
 from covey.sql.statements import refuse_kept_calls
-from covey.sql.text import EditedText, Span, TokenList
+from covey.sql.text import EditedText, Span, TokenList, read_tokens
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ def lift(
         QueryError: a call is wrong; says where, why and the mend.
         UnsupportedError: a function of another system.
     """
-    tokens = TokenList(sql)
+    tokens = read_tokens(sql)
     edited = EditedText(sql)
     binder = Binder(connection, edited)
     calls: list[AICall] = []

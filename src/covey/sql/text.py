@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, overload
 
 from sqlglot import TokenType
@@ -44,19 +45,20 @@ _CLOSE = set(_PAIRS.values())
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token; `start` and `end` are character offsets, end exclusive."""
+    """One token.
+
+    Attributes:
+        kind: as sqlglot's DuckDB tokenizer sees it.
+        text: unquoted, where it is a name or a literal.
+        start, end: character offsets, end exclusive.
+        word: the upper-cased text of a bare word, "" for quoted names and literals.
+    """
 
     kind: TokenType
     text: str
     start: int
     end: int
-
-    @property
-    def word(self) -> str:
-        """The upper-cased text of a bare word, "" for quoted names and literals."""
-        if self.kind in (TokenType.IDENTIFIER, TokenType.STRING) or not self.text:
-            return ""
-        return self.text.upper() if self.text[0].isalpha() or self.text[0] == "_" else ""
+    word: str
 
     @property
     def is_name(self) -> bool:
@@ -64,6 +66,16 @@ class Token:
         if self.kind is TokenType.IDENTIFIER:
             return True
         return bool(self.word) and self.word.partition(" ")[0] not in _RESERVED
+
+
+@lru_cache(maxsize=16)
+def read_tokens(text: str) -> TokenList:
+    """The tokens of a text; the same list for the same text.
+
+    Raises:
+        QueryError: the text cannot be tokenised or its brackets do not match.
+    """
+    return TokenList(text)
 
 
 class TokenList(Sequence[Token]):
@@ -200,7 +212,15 @@ def _tokenize(text: str) -> list[Token]:
         raw = _Tokenizer(dialect="duckdb").tokenize(text)
     except SqlglotError as error:
         raise _unreadable(text, error) from None
-    return [Token(t.token_type, t.text, t.start, t.end + 1) for t in raw]
+    return [
+        Token(t.token_type, t.text, t.start, t.end + 1, _word(t.token_type, t.text)) for t in raw
+    ]
+
+
+def _word(kind: TokenType, text: str) -> str:
+    if kind in (TokenType.IDENTIFIER, TokenType.STRING) or not text:
+        return ""
+    return text.upper() if text[0].isalpha() or text[0] == "_" else ""
 
 
 def _unreadable(text: str, error: SqlglotError) -> QueryError:

@@ -20,7 +20,7 @@ from covey.errors import QueryError, UnsupportedError
 from covey.sql.derived import Derived, Piece, Written
 from covey.sql.relations import relation_names
 from covey.sql.statements import ViewDefinition, query_start
-from covey.sql.text import Span, TokenList, quote_name, quote_text
+from covey.sql.text import Span, TokenList, quote_name, quote_text, read_tokens
 
 _MARK = "covey_view"
 Path = tuple[str, ...]
@@ -71,7 +71,7 @@ class Views:
         Raises:
             QueryError: views that read each other in a circle, or that have one name.
         """
-        tokens = TokenList(derived.text)
+        tokens = read_tokens(derived.text)
         names = relation_names(tokens)
         found = self._find([_path(tokens, *place) for place in names])
         start = query_start(tokens) if found else None
