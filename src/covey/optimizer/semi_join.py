@@ -54,8 +54,7 @@ def plan_semi_join(outer: BlockRows, leaf: Expr, texts: list[str]) -> None:
 
 def exists_block(leaf: Expr, work: Workspace) -> Block | None:
     """The block inside a leaf that is EXISTS (SELECT … FROM … WHERE …) and nothing else."""
-    start, end = leaf.span
-    inside = [t for t in work.tokens if start <= t.start and t.end <= end]
+    inside = work.tokens.inside(leaf.span)
     if len(inside) < 4 or inside[0].word != "EXISTS":
         return None
     body = (inside[2].start, inside[-2].end)

@@ -136,5 +136,4 @@ def _read_call(
 
 
 def _names_column(tokens: TokenList, span: Span) -> bool:
-    inside = (t for t in tokens if span[0] <= t.start and t.end <= span[1])
-    return any(t.kind is TokenType.IDENTIFIER or t.word for t in inside)
+    return any(t.kind is TokenType.IDENTIFIER or t.word for t in tokens.inside(span))

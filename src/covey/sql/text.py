@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -89,6 +90,9 @@ class TokenList(Sequence[Token]):
         self.text = text
         self.tokens = _tokenize(text)
         self.starts = [token.start for token in self.tokens]
+        self._places: defaultdict[str, list[int]] = defaultdict(list)
+        for token in self.tokens:
+            self._places[token.text.lower()].append(token.start)
         self.partner = self._match_brackets()
 
     def __len__(self) -> int:
@@ -152,19 +156,18 @@ class TokenList(Sequence[Token]):
         parts.append((begin, end))
         return parts
 
+    def inside(self, span: Span) -> list[Token]:
+        """The tokens that begin inside a span."""
+        return self.tokens[bisect_left(self.starts, span[0]) : bisect_left(self.starts, span[1])]
+
     def words(self, span: Span) -> set[str]:
         """The bare words inside a span, upper case."""
-        first = bisect_left(self.starts, span[0])
-        last = bisect_left(self.starts, span[1])
-        return {token.word for token in self.tokens[first:last]} - {""}
+        return {token.word for token in self.inside(span)} - {""}
 
     def named_outside(self, name: str, span: Span) -> bool:
         """Whether a name stands anywhere but inside `span`."""
-        return any(
-            token.text.lower() == name.lower()
-            for token in self.tokens
-            if not (span[0] <= token.start and token.end <= span[1])
-        )
+        places = self._places[name.lower()]
+        return any(not (span[0] <= place < span[1]) for place in places)
 
     def qualifiers(self, span: Span) -> set[str]:
         """The names before a dot inside a span, lower case: aliases, among others."""
