@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
 
 settings.register_profile("covey", derandomize=True, deadline=None)
 settings.load_profile("covey")
+
+# Triton decides between its compiler and its interpreter when it is first imported, which
+# other packages may do before a test of ours does.
+os.environ["TRITON_INTERPRET"] = "1"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,5 @@
+"""The Hopper implementation of the kernels: Triton, FlashAttention-3 and DeepGEMM.
+
+Nothing here is imported before a model is loaded onto a GPU; `available` says whether it
+can be, and `kernels` is the implementation.
+"""

@@ -1,0 +1,78 @@
+"""FlashAttention-3 over contiguous keys that may lie anywhere in an arena.
+
+Sequence b takes `query_counts[b]` rows from `query_starts[b]` on and `key_counts[b]` keys
+from `key_starts[b]` on: the starts are what the library calls cumulative lengths, of
+which it reads no more than the start where the lengths are given beside them. So nothing
+is copied together, and the rows between sequences are left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from covey.kernels.hopper.checks import require
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCall:
+    """A `hopper.work.DenseCall` on the device.
+
+    Attributes:
+        past: whether the keys lie in the arena.
+        causal: lower-triangular.
+        most_queries, most_keys: the largest counts.
+        query_starts, key_starts: (b + 1,) int32.
+        query_counts, key_counts: (b,) int32.
+    """
+
+    past: bool
+    causal: bool
+    most_queries: int
+    most_keys: int
+    query_starts: Tensor
+    query_counts: Tensor
+    key_starts: Tensor
+    key_counts: Tensor
+
+
+class DenseAttention(Protocol):
+    """What computes the dense calls."""
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, call: DeviceCall, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        """Attention of each sequence of a call.
+
+        Args:
+            q: (q, heads, d); k, v: (keys, kv_heads, d), of the chunk or of the arena.
+
+        Returns:
+            (q, heads, d) contiguous and (heads, q) float32 natural log-sum-exp; what lies
+            between sequences is undefined.
+        """
+        ...
+
+
+def flash_attention(
+    q: Tensor, k: Tensor, v: Tensor, call: DeviceCall, scale: float
+) -> tuple[Tensor, Tensor]:
+    """See `DenseAttention`; BF16 on sm_90.
+
+    Raises:
+        RunError: a dtype or stride that the library would copy or refuse.
+    """
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        fits = x.dtype is torch.bfloat16 and x.stride(2) == 1
+        require(fits, "flash_attention", f"{name} is {x.dtype} with strides {x.stride()}")
+    out, lse, *_ = torch.ops.fa3_fwd.fwd(
+        q, k, v, None, None, None, None,
+        call.query_starts, call.key_starts, None, call.query_counts, call.key_counts,
+        call.most_queries, call.most_keys,
+        None, None, None, None, None, None, None, None, None,
+        scale, call.causal, -1, -1, 0, 0.0, False, None, 1, None, 0,
+    )  # fmt: skip
+    return out, lse

@@ -1,0 +1,52 @@
+"""Quantising to FP8 in groups of 128 values, as every kernel here does it.
+
+A group's scale is its largest magnitude over 448, the largest e4m3 value, in float32.
+Scales lie by columns: those of one group of all rows are neighbours, and a column has
+room for a multiple of four rows, which is what the matrix kernels' bulk copies need.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from covey.kernels.base import Activation
+from covey.kernels.hopper.checks import GROUP, padded
+
+_MAX = tl.constexpr(448.0)
+_LEAST = tl.constexpr(1e-10)  # a group of zeros must not divide by zero
+
+
+@triton.jit
+def group_scale(largest):
+    """Scales from the largest magnitudes of their groups."""
+    return tl.maximum(largest, _LEAST) / _MAX
+
+
+def empty_activation(
+    rows: int, width: int, device: torch.device, values: torch.dtype, quantised: bool
+) -> Activation:
+    """An activation to be written, with the storage that the matrix kernels want.
+
+    Args:
+        rows, width: its shape; `width` a multiple of 128 where quantised.
+        values: dtype of the values.
+        quantised: whether it carries scales.
+
+    Returns:
+        values (rows, width), whose storage goes on to a multiple of four rows, and
+        scales (rows, width / 128) float32 with strides (1, that multiple), or None.
+    """
+    if not quantised:
+        return Activation(torch.empty(rows, width, device=device, dtype=values))
+    room = padded(rows)
+    found = torch.empty(room, width, device=device, dtype=values)[:rows]
+    scales = torch.empty(width // GROUP, room, device=device, dtype=torch.float32)
+    return Activation(found, scales.t()[:rows])
+
+
+def column_stride(scales: Tensor | None) -> int:
+    """Distance of neighbouring groups of one row; 0 where there are no scales."""
+    return 0 if scales is None else scales.stride(1)

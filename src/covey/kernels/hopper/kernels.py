@@ -1,0 +1,229 @@
+"""The `Kernels` of an sm_90 GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from covey.errors import RunError
+from covey.kernels.base import Activation, Chunk, Geometry, Int32, Int64, KvLayer, Weight
+from covey.kernels.hopper.attend import TileWork, packed_attention
+from covey.kernels.hopper.dense import DenseAttention, DeviceCall, flash_attention
+from covey.kernels.hopper.gate import gate
+from covey.kernels.hopper.gemm import Multiply, choose_multiply, multiply_layout
+from covey.kernels.hopper.logits import answer_logits
+from covey.kernels.hopper.norm import add_norm
+from covey.kernels.hopper.rotate import Turn, rotate_and_store
+from covey.kernels.hopper.work import DenseCall, Limits, tree_work
+
+_TILE_ROWS = 16  # with four heads a key head, 64 rows of the matrix unit
+_FEW_HEAD_ROWS = 64  # above, the head is multiplied as a matrix
+
+
+@dataclass(frozen=True, slots=True)
+class HopperPlan:
+    """A chunk, ready for all layers.
+
+    Attributes:
+        rows: (q,) int64, the asking rows, or None for all.
+        turn: angles and arena slots of all rows.
+        tiles: what the packed kernel does.
+        calls: what is computed densely before it.
+    """
+
+    rows: Tensor | None
+    turn: Turn
+    tiles: TileWork
+    calls: tuple[DeviceCall, ...]
+
+
+class HopperKernels:
+    """Triton for everything that is not a matrix product or long dense attention.
+
+    Args:
+        geometry: the model's shape; heads of a power of two, 128 where quantised.
+        device: where everything lies.
+        dtype: of the residual stream, linear outputs, keys and values.
+        quantised: linear layers take FP8.
+        multiply: the FP8 product.
+        dense: the dense attention.
+        limits: what attention is computed densely.
+        fp8: dtype that quantised values are stored in.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        device: torch.device,
+        dtype: torch.dtype,
+        quantised: bool,
+        multiply: Multiply,
+        dense: DenseAttention,
+        limits: Limits | None = None,
+        fp8: torch.dtype = torch.float8_e4m3fn,
+    ) -> None:
+        self.device = device
+        self.dtype = dtype
+        self.quantised = quantised
+        self._geometry = geometry
+        self._multiply = multiply
+        self._dense = dense
+        self._limits = limits or Limits()
+        self._stored = fp8 if quantised else dtype
+        self._frequencies = geometry.frequencies.to(device, torch.float32)
+
+    def plan(self, chunk: Chunk, rows: Int64 | None = None) -> HopperPlan:
+        """See `Kernels.plan`."""
+        work = tree_work(chunk, rows, _TILE_ROWS, self._limits)
+        tiles = [chunk.exits, work.asked, work.has, work.tiles]
+        tiles += [work.own_offsets, work.own, work.past_offsets, work.past]
+        calls = [array for call in work.parts for array in _call_arrays(call)]
+        depths, slots, *views = upload([chunk.depths, _slots(chunk), *tiles, *calls], self.device)
+        angles = torch.outer(depths.float(), self._frequencies)
+        on_device, views = TileWork(_TILE_ROWS, *views[:8]), views[8:]
+        return HopperPlan(
+            None if rows is None else on_device.asked.to(torch.int64),
+            Turn(angles.cos(), angles.sin(), slots if len(chunk.kept_rows) else None),
+            on_device,
+            tuple(
+                _device_call(call, views[4 * i : 4 * i + 4]) for i, call in enumerate(work.parts)
+            ),
+        )
+
+    def norm(
+        self, residual: Tensor, delta: Tensor | None, weight: Tensor
+    ) -> tuple[Tensor, Activation]:
+        """See `Kernels.norm`."""
+        normed = add_norm(
+            residual,
+            delta,
+            weight,
+            epsilon=self._geometry.norm_eps,
+            out_dtype=self._stored,
+            quantised=self.quantised,
+        )
+        return residual, normed
+
+    def linear(self, x: Activation, weight: Weight) -> Tensor:
+        """See `Kernels.linear`."""
+        if weight.scales is None:
+            return F.linear(x.values, weight.values)
+        return self._multiply(multiply_layout(x), weight)
+
+    def rotate_and_store(
+        self,
+        q: Tensor,
+        k: Tensor,
+        norms: tuple[Tensor, Tensor] | None,
+        v: Tensor,
+        plan: HopperPlan,
+        kv: KvLayer | None,
+    ) -> tuple[Tensor, Tensor]:
+        """See `Kernels.rotate_and_store`; q and k are turned where they lie."""
+        rotate_and_store(q, k, v, norms, plan.rows, plan.turn, kv, self._geometry.norm_eps)
+        return q, k
+
+    def tree_attention(
+        self, q: Tensor, k: Tensor, v: Tensor, plan: HopperPlan, kv: KvLayer | None
+    ) -> Activation:
+        """See `Kernels.tree_attention`."""
+        scale = self._geometry.scale
+        parts = []
+        for call in plan.calls:
+            keys, values = k, v
+            if call.past:
+                if kv is None:
+                    raise RunError("A chunk reads the KV arena, but none was given.")
+                keys, values = kv.k, kv.v
+            parts.append(self._dense(q, keys, values, call, scale))
+        return packed_attention(
+            q,
+            k,
+            v,
+            kv,
+            plan.tiles,
+            parts,
+            scale=scale,
+            out_dtype=self._stored,
+            quantised=self.quantised,
+        )
+
+    def gate(self, gate_up: Tensor) -> Activation:
+        """See `Kernels.gate`."""
+        return gate(gate_up, out_dtype=self._stored, quantised=self.quantised)
+
+    def logits(
+        self, residual: Tensor, delta: Tensor | None, weight: Tensor, head: Tensor
+    ) -> Tensor:
+        """See `Kernels.logits`."""
+        epsilon = self._geometry.norm_eps
+        if len(head) <= _FEW_HEAD_ROWS:
+            return answer_logits(residual, delta, weight, head, epsilon)
+        normed = add_norm(
+            residual, delta, weight, epsilon=epsilon, out_dtype=torch.float32, quantised=False
+        )
+        return normed.values @ head.float().T
+
+
+def load_hopper(
+    geometry: Geometry, device: torch.device, quantised: bool
+) -> tuple[HopperKernels, str]:
+    """The kernels for a model in BF16 or FP8, and a sentence about what was chosen.
+
+    Raises:
+        ModelError: no FP8 product works.
+    """
+
+    multiply, sentence = (
+        choose_multiply(device) if quantised else (_no_fp8, "Products run in BF16 on cuBLAS.")
+    )
+    kernels = HopperKernels(geometry, device, torch.bfloat16, quantised, multiply, flash_attention)
+    return kernels, f"Hopper kernels: FlashAttention-3 and Triton. {sentence}"
+
+
+def _no_fp8(x: Activation, weight: Weight) -> Tensor:
+    raise RunError("An FP8 weight reached kernels that were loaded for BF16.")
+
+
+def upload(arrays: Sequence[Int32], device: torch.device) -> list[Tensor]:
+    """Copy int32 arrays to the device in one go, without waiting for it.
+
+    Returns:
+        views of one buffer, in the arrays' shapes. Each begins at a multiple of 16 bytes:
+        Triton compiles a kernel again for a pointer that does not.
+    """
+    starts = np.cumsum([0, *(-(-array.size // 4) * 4 for array in arrays)]).tolist()
+    buffer = torch.empty(starts[-1], dtype=torch.int32, pin_memory=device.type == "cuda")
+    flat = buffer.numpy()
+    for array, start in zip(arrays, starts, strict=False):
+        flat[start : start + array.size] = array.ravel()
+    there = buffer.to(device, non_blocking=True)
+    return [
+        there[start : start + array.size].view(array.shape)
+        for array, start in zip(arrays, starts, strict=False)
+    ]
+
+
+def _slots(chunk: Chunk) -> Int32:
+    """(n,) the arena slot of each row, -1 where it is not kept."""
+    slots = np.full(len(chunk), -1, dtype=np.int32)
+    slots[chunk.kept_rows] = chunk.kept_slots
+    return slots
+
+
+def _call_arrays(call: DenseCall) -> list[Int32]:
+    arrays = []
+    for ranges in (call.queries, call.keys):
+        starts = np.append(ranges[:, 0], ranges[-1, 1])
+        arrays += [starts.astype(np.int32), (ranges[:, 1] - ranges[:, 0]).astype(np.int32)]
+    return arrays
+
+
+def _device_call(call: DenseCall, arrays: Sequence[Tensor]) -> DeviceCall:
+    most = [int((ranges[:, 1] - ranges[:, 0]).max()) for ranges in (call.queries, call.keys)]
+    return DeviceCall(call.past, call.causal, most[0], most[1], *arrays)

@@ -1,0 +1,277 @@
+"""Who computes which part of a chunk's attention; numpy only.
+
+Depth-first order falls into runs, in each of which a row is the child of the row before
+it. A run hangs on a row of an earlier run, its attachment, or on none in the chunk. What
+all rows behind a run see of it ends at an attachment, which cuts the run into pieces.
+
+Three kinds of work are large enough for a dense call, whose outputs and log-sum-exps the
+packed kernel starts from: a long run over itself (causal); a long piece under the rows
+that hang on it; a long arena span under its rows. Calls over the same rows, or of
+different kinds, are different parts. All other keys are segments of a tile: stretches of
+chunk rows or of arena slots that the packed kernel walks for a few rows at a time. The
+ancestors of a tile's rows that lie before the tile are ancestors of its first row,
+because subtrees are intervals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from covey.kernels.base import Chunk, Int32, Int64
+
+_GAP = 64  # asking rows farther apart than this do not share a tile
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From which size on a dense call is worth its own pass over the outputs.
+
+    Attributes:
+        dense_keys, dense_rows: keys of a span or piece, and rows that see it.
+        causal_rows: length of a run.
+        parts: most calls a layer.
+    """
+
+    dense_keys: int = 256
+    dense_rows: int = 64
+    causal_rows: int = 512
+    parts: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DenseCall:
+    """Several dense attentions of one kind, over disjoint asking rows.
+
+    Attributes:
+        past: whether the keys lie in the arena, or in the chunk.
+        causal: each sequence's rows are its keys, lower-triangular.
+        queries: (b, 2) ranges of asking rows.
+        keys: (b, 2) ranges of slots or of chunk rows.
+    """
+
+    past: bool
+    causal: bool
+    queries: Int64
+    keys: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class TreeWork:
+    """The attention of some rows of a chunk; every seen key is in one place exactly.
+
+    Attributes:
+        asked: (q,) int32 chunk rows.
+        parts: dense calls, at most three.
+        has: (q,) int32, bit p set where part p holds something of the row.
+        tiles: (t, 2) int32 ranges of asking rows.
+        own_offsets: (t + 1,) int32 into `own`.
+        own: (s, 2) int32 ranges of chunk rows; row i sees key k where k <= i < exits[k].
+        past_offsets: (t + 1,) int32 into `past`.
+        past: (p, 4) int32, a range of slots and the range of chunk rows that see it.
+    """
+
+    asked: Int32
+    parts: tuple[DenseCall, ...]
+    has: Int32
+    tiles: Int32
+    own_offsets: Int32
+    own: Int32
+    past_offsets: Int32
+    past: Int32
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Runs in order: where they start and stop, and the row that each hangs on or -1."""
+
+    starts: Int64
+    stops: Int64
+    attached: Int64
+
+    def of(self, rows: Int64) -> Int64:
+        """Which run each row is in."""
+        return np.searchsorted(self.starts, rows, side="right") - 1
+
+
+def tree_work(chunk: Chunk, rows: Int64 | None, tile_rows: int, limits: Limits) -> TreeWork:
+    """Split the attention of some rows, all of them where None.
+
+    Args:
+        chunk: the tokens and what they see.
+        rows: (q,) increasing.
+        tile_rows: most rows of a tile.
+        limits: what becomes a dense call.
+    """
+    asked = np.arange(len(chunk), dtype=np.int64) if rows is None else rows
+    runs = _find_runs(chunk)
+    causal = np.zeros(len(runs.starts), dtype=bool)
+    if rows is None:
+        causal = runs.stops - runs.starts >= limits.causal_rows
+    pieces, seen_by = _pieces(chunk, runs)
+    parts, taken_pieces, taken_past = _parts(
+        chunk, asked, (runs, causal), (pieces, seen_by), limits
+    )
+    has = np.zeros(len(asked), dtype=np.int32)
+    for number, call in enumerate(parts):
+        for first, last in call.queries.tolist():
+            has[first:last] |= 1 << number
+    holding = np.unique(runs.of(pieces[taken_pieces, 0]))
+    special = np.union1d(np.flatnonzero(causal), holding)
+    tiles = _tiles(asked, np.concatenate([runs.starts[special], runs.stops[special]]), tile_rows)
+    own_offsets, own = _own_segments(asked, tiles, runs, causal, pieces[taken_pieces])
+    past_offsets, past = _past_segments(chunk, asked, tiles, ~taken_past)
+    return TreeWork(asked.astype(np.int32), parts, has, tiles, own_offsets, own, past_offsets, past)
+
+
+def _find_runs(chunk: Chunk) -> _Runs:
+    count = len(chunk)
+    rows = np.arange(count, dtype=np.int64)
+    begins = np.ones(count, dtype=bool)
+    begins[1:] = chunk.exits[:-1] <= rows[1:]
+    starts = np.flatnonzero(begins)
+    stops = np.append(starts[1:], count) if count else starts
+    # A parent is the last row before its child that is one less deep, if it still spans it.
+    depths = chunk.depths.astype(np.int64)
+    keys = np.sort((depths + 1) * count + rows)
+    place = np.searchsorted(keys, depths[starts] * count + starts) - 1
+    found = keys[np.maximum(place, 0)] if count else place
+    parents = found % max(count, 1)
+    hangs = (place >= 0) & (found // max(count, 1) == depths[starts])
+    hangs &= (parents < starts) & (chunk.exits[parents] > starts)
+    return _Runs(starts, stops.astype(np.int64), np.where(hangs, parents, -1))
+
+
+def _pieces(chunk: Chunk, runs: _Runs) -> tuple[Int64, Int64]:
+    """Stretches of runs between attachments, and the rows behind the run that see each."""
+    ends = np.unique(runs.attached[runs.attached >= 0]) + 1
+    run = runs.of(ends - 1)
+    begins = runs.starts[run]
+    if len(ends):
+        begins[1:] = np.where(run[1:] == run[:-1], ends[:-1], begins[1:])
+    seen_by = np.stack([runs.stops[run], chunk.exits[ends - 1].astype(np.int64)], axis=1)
+    return np.stack([begins, ends], axis=1), seen_by
+
+
+def _parts(
+    chunk: Chunk,
+    asked: Int64,
+    causal_runs: tuple[_Runs, Int64],
+    pieces: tuple[Int64, Int64],
+    limits: Limits,
+) -> tuple[tuple[DenseCall, ...], Int64, Int64]:
+    """The dense calls, and which pieces and arena spans are in one (masks)."""
+    runs, causal = causal_runs
+    parts: list[DenseCall] = []
+    if causal.any():
+        own = np.stack([runs.starts[causal], runs.stops[causal]], axis=1)
+        parts.append(DenseCall(False, True, own, own))
+    taken = []
+    sources = ((True, chunk.past_slots, chunk.past_rows), (False, *pieces))
+    for past, keys, rows in sources:
+        queries = np.searchsorted(asked, rows)
+        large = keys[:, 1] - keys[:, 0] >= limits.dense_keys
+        large &= queries[:, 1] - queries[:, 0] >= limits.dense_rows
+        chosen = np.zeros(len(keys), dtype=bool)
+        for level in _levels(queries, np.flatnonzero(large)):
+            if len(parts) < limits.parts:
+                parts.append(DenseCall(past, False, queries[level], keys[level]))
+                chosen[level] = True
+        taken.append(chosen)
+    return tuple(parts), taken[1], taken[0]
+
+
+def _levels(ranges: Int64, members: Int64) -> list[list[int]]:
+    """Deal ranges out to levels in each of which they are disjoint, outer ones first."""
+    levels: list[list[int]] = []
+    ends: list[int] = []
+    order = members[np.lexsort((-ranges[members, 1], ranges[members, 0]))]
+    for member in order.tolist():
+        first, last = ranges[member].tolist()
+        free = next((i for i, end in enumerate(ends) if end <= first), len(ends))
+        if free == len(ends):
+            levels.append([])
+            ends.append(0)
+        levels[free].append(member)
+        ends[free] = last
+    return levels
+
+
+def _tiles(asked: Int64, borders: Int64, tile_rows: int) -> Int32:
+    """Cut the asking rows at borders and wide gaps, then into tiles."""
+    count = len(asked)
+    if not count:
+        return np.empty((0, 2), dtype=np.int32)
+    gaps = np.flatnonzero(np.diff(asked) > _GAP) + 1
+    cuts = np.unique(np.concatenate([[0], gaps, np.searchsorted(asked, borders)]))
+    cuts = cuts[cuts < count]
+    lengths = np.diff(np.append(cuts, count))
+    counts = -(-lengths // tile_rows)
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    firsts = np.repeat(cuts, counts) + within * tile_rows
+    lasts = np.minimum(firsts + tile_rows, np.repeat(cuts + lengths, counts))
+    return np.stack([firsts, lasts], axis=1).astype(np.int32)
+
+
+def _own_segments(
+    asked: Int64, tiles: Int32, runs: _Runs, causal: Int64, taken: Int64
+) -> tuple[Int32, Int32]:
+    """For each tile the chunk rows that no dense call covers: its path, then itself."""
+    first, last = asked[tiles[:, 0]], asked[tiles[:, 1] - 1]
+    run = runs.of(first)
+    offsets, kept = _kept(runs, taken)
+    tile = np.arange(len(tiles), dtype=np.int64)
+    found = []
+    row, who = runs.attached[run], tile
+    while (hanging := row >= 0).any():
+        row, who = row[hanging], who[hanging]
+        above = runs.of(row)
+        counts = offsets[above + 1] - offsets[above]
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        some = kept[np.repeat(offsets[above], counts) + within]
+        stops = np.minimum(some[:, 1], np.repeat(row + 1, counts))
+        segments = np.stack([np.repeat(who, counts), some[:, 0], stops], axis=1)
+        found.append(segments[segments[:, 1] < stops])
+        row = runs.attached[above]
+    alone = ~causal[run]
+    found.append(np.stack([tile, runs.starts[run], last + 1], axis=1)[alone])
+    return _by_tile(np.concatenate(found), len(tiles))
+
+
+def _kept(runs: _Runs, taken: Int64) -> tuple[Int64, Int64]:
+    """The stretches of each run outside the taken pieces: offsets by run, and ranges."""
+    edges: dict[int, list[int]] = {}
+    for begin, end in taken[np.argsort(taken[:, 0])].tolist():
+        edges.setdefault(int(runs.of(np.array([begin]))[0]), []).extend((begin, end))
+    plain = np.ones(len(runs.starts), dtype=bool)
+    ranges: list[tuple[int, int, int]] = []
+    for run, inner in edges.items():
+        plain[run] = False
+        bounds = [int(runs.starts[run]), *inner, int(runs.stops[run])]
+        ranges.extend((run, a, b) for a, b in list(pairwise(bounds))[::2] if a < b)
+    whole = np.stack([np.arange(len(plain)), runs.starts, runs.stops], axis=1)[plain]
+    kept = np.concatenate([whole, np.array(ranges, dtype=np.int64).reshape(-1, 3)])
+    kept = kept[np.lexsort((kept[:, 1], kept[:, 0]))]
+    offsets = np.searchsorted(kept[:, 0], np.arange(len(plain) + 1))
+    return offsets, kept[:, 1:]
+
+
+def _past_segments(chunk: Chunk, asked: Int64, tiles: Int32, left: Int64) -> tuple[Int32, Int32]:
+    """For each tile the arena spans over its rows that no dense call covers."""
+    rows, slots = chunk.past_rows[left], chunk.past_slots[left]
+    begin = np.searchsorted(asked[tiles[:, 1] - 1], rows[:, 0])
+    end = np.searchsorted(asked[tiles[:, 0]], rows[:, 1])
+    counts = np.maximum(end - begin, 0)
+    which = np.repeat(np.arange(len(rows)), counts)
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    tile = np.repeat(begin, counts) + within
+    return _by_tile(np.column_stack([tile, slots[which], rows[which]]), len(tiles))
+
+
+def _by_tile(segments: Int64, tiles: int) -> tuple[Int32, Int32]:
+    """Segments ordered by their first column, the tile: offsets and the other columns."""
+    segments = segments[np.argsort(segments[:, 0], kind="stable")]
+    offsets = np.searchsorted(segments[:, 0], np.arange(tiles + 1))
+    return offsets.astype(np.int32), segments[:, 1:].astype(np.int32)

@@ -1,0 +1,58 @@
+"""Random chunks: forests in depth-first order with arena spans over ranges of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from covey.kernels.base import Chunk, Int64
+
+NO_ROWS = np.empty(0, dtype=np.int64)
+
+
+def forest(parents: list[int], spans: list[tuple[int, int, int, int]]) -> Chunk:
+    """A chunk from each row's parent (-1 for none) and (row, row, slot, slot) spans."""
+    count = len(parents)
+    exits = np.arange(1, count + 1, dtype=np.int32)
+    depths = np.zeros(count, dtype=np.int32)
+    for row in range(count - 1, -1, -1):
+        if parents[row] >= 0:
+            exits[parents[row]] = max(exits[parents[row]], exits[row])
+    for row, parent in enumerate(parents):
+        depths[row] = depths[parent] + 1 if parent >= 0 else 0
+    ranges = np.array(spans, dtype=np.int64).reshape(-1, 4)
+    return Chunk(
+        tokens=np.zeros(count, dtype=np.int32),
+        depths=depths,
+        exits=exits,
+        answers=NO_ROWS,
+        past_rows=ranges[:, :2],
+        past_slots=ranges[:, 2:],
+        kept_rows=NO_ROWS,
+        kept_slots=NO_ROWS,
+    )
+
+
+def random_forest(
+    rng: np.random.Generator, rows: int, mean_run: float, arena: int, spans: int = 3
+) -> Chunk:
+    """About `rows` rows in runs of a mean length that branch anywhere above."""
+    parents: list[int] = []
+    path: list[int] = []
+    while len(parents) < rows:
+        del path[int(rng.integers(0, len(path) + 1)) :]
+        for _ in range(1 + int(rng.exponential(mean_run))):
+            parents.append(path[-1] if path else -1)
+            path.append(len(parents) - 1)
+    count = len(parents)
+    found = []
+    for _ in range(spans if arena else 0):
+        first, last = sorted(rng.choice(count + 1, 2, replace=False).tolist())
+        low, high = sorted(rng.choice(arena + 1, 2, replace=False).tolist())
+        found.append((first, last, low, high))
+    return forest(parents, found)
+
+
+def some_rows(rng: np.random.Generator, chunk: Chunk, share: float) -> Int64:
+    """A random choice of rows, at least one."""
+    chosen = np.flatnonzero(rng.random(len(chunk)) < share)
+    return chosen if len(chosen) else np.array([len(chunk) - 1])

@@ -1,0 +1,90 @@
+"""Packed tree attention, and the whole Hopper path, against the reference kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from covey.kernels.base import Chunk, Geometry, KvLayer
+from covey.kernels.hopper.work import Limits
+from kernels import interpreted
+from kernels.forests import forest, random_forest, some_rows
+
+SMALL = Limits(dense_keys=6, dense_rows=4, causal_rows=10)
+NEVER = Limits(dense_keys=10**9, dense_rows=1, causal_rows=10**9)
+
+
+def attend_both(
+    shape: Geometry, chunk: Chunk, rows: np.ndarray | None, limits: Limits, dtype: torch.dtype
+) -> float:
+    """Largest error of our attention beside the reference in float32."""
+    torch.manual_seed(len(chunk))
+    ours, _ = interpreted.both_kernels(shape, dtype, limits)
+    _, theirs = interpreted.both_kernels(shape, torch.float32)
+    width = (shape.heads + 2 * shape.kv_heads) * shape.d_head
+    qkv = torch.randn(len(chunk), width).to(dtype)
+    bounds = [shape.heads, shape.heads + shape.kv_heads]
+    q, k, v = (x for x in qkv.view(len(chunk), -1, shape.d_head).tensor_split(bounds, 1))
+    if rows is not None:
+        q = q[torch.from_numpy(rows)]
+    slots = torch.randn(2, 64, shape.kv_heads, shape.d_head).to(dtype)
+    arena = KvLayer(slots[0], slots[1])
+    found = ours.tree_attention(q, k, v, ours.plan(chunk, rows), arena).values
+    wide = KvLayer(slots[0].float(), slots[1].float())
+    plan = theirs.plan(chunk, rows)
+    expected = theirs.tree_attention(q.float(), k.float(), v.float(), plan, wide).values
+    return float((found.float() - expected).abs().max())
+
+
+@pytest.mark.parametrize("limits", [SMALL, NEVER], ids=["dense", "packed"])
+@pytest.mark.parametrize("seed", range(6))
+def test_attention_is_the_reference_over_random_forests(seed: int, limits: Limits) -> None:
+    rng = np.random.default_rng(seed)
+    heads, kv_heads, d_head = [(4, 1, 16), (8, 2, 16), (9, 3, 32), (2, 2, 16)][seed % 4]
+    chunk = random_forest(rng, int(rng.integers(1, 70)), [2.0, 9.0][seed % 2], arena=60)
+    rows = some_rows(rng, chunk, 0.3) if seed % 3 == 2 else None
+    shape = interpreted.geometry(heads, kv_heads, d_head)
+    assert attend_both(shape, chunk, rows, limits, torch.float32) < 1e-5
+
+
+def test_half_precision_keeps_its_own_rounding() -> None:
+    chunk = random_forest(np.random.default_rng(9), 50, 5.0, arena=60)
+    error = attend_both(interpreted.geometry(8, 2, 16), chunk, None, SMALL, torch.float16)
+    assert error < 4e-3
+
+
+def test_a_row_without_a_part_is_not_touched_by_its_garbage() -> None:
+    """Rows between the sequences of a dense call hold NaN in the stand-in."""
+    parents = [-1 if i in (0, 3, 20) else i - 1 for i in range(24)]
+    chunk = forest(parents, [(3, 20, 0, 30)])
+    shape = interpreted.geometry(4, 2, 16)
+    assert attend_both(shape, chunk, None, SMALL, torch.float32) < 1e-5
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_quantised_heads_carry_a_scale_each(count: int) -> None:
+    from covey.kernels.hopper.attend import packed_attention
+
+    shape = interpreted.geometry(4, 2, 128)
+    ours, theirs = interpreted.both_kernels(shape, torch.float32)
+    torch.manual_seed(3)
+    chunk = forest([i - 1 for i in range(count)], [])
+    q, k, v = torch.randn(count, 4, 128), torch.randn(count, 2, 128), torch.randn(count, 2, 128)
+    found = packed_attention(
+        q,
+        k,
+        v,
+        None,
+        ours.plan(chunk).tiles,
+        [],
+        scale=shape.scale,
+        out_dtype=torch.float32,
+        quantised=True,
+    )
+    expected = theirs.tree_attention(q, k, v, theirs.plan(chunk), None).values
+    assert found.scales is not None and found.scales.stride() == (1, -(-count // 4) * 4)
+    largest = expected.view(count, 4, 128).abs().amax(2)
+    torch.testing.assert_close(found.scales, largest / 448, rtol=1e-5, atol=0)
+    widened = found.values * found.scales.repeat_interleave(128, 1)
+    torch.testing.assert_close(widened, expected, rtol=0, atol=1e-5)

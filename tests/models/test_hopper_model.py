@@ -1,0 +1,114 @@
+"""A whole model over the Hopper kernels, through Triton's interpreter, in float32."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from covey.kernels.base import Chunk, Geometry
+from covey.kernels.hopper.work import Limits
+from covey.models.dense import DenseModel, DenseWeights, LayerWeights, Weight
+from covey.models.rope import frequencies
+from covey.models.spec import ModelSpec, WeightDtype
+from kernels import interpreted
+from models.chunks import make_arena, prompts_chunk, random_ids
+
+SPEC = ModelSpec(
+    architecture="qwen3",
+    layers=2,
+    hidden=48,
+    heads=4,
+    kv_heads=2,
+    d_head=16,
+    ffn=80,
+    vocab=96,
+    context=512,
+    rope_theta=1e6,
+    rope_scaling=None,
+    norm_eps=1e-6,
+    qk_norm=True,
+    tied_head=True,
+    bos=None,
+    weight_dtype=WeightDtype.FLOAT32,
+)
+
+
+def random_weights() -> DenseWeights:
+    draw = torch.Generator().manual_seed(11)
+
+    def matrix(rows: int, columns: int) -> Weight:
+        return Weight(torch.randn(rows, columns, generator=draw) * columns**-0.5)
+
+    def norm(width: int) -> torch.Tensor:
+        return torch.rand(width, generator=draw) + 0.5
+
+    layers = tuple(
+        LayerWeights(
+            attention_norm=norm(SPEC.hidden),
+            qk_norms=(norm(SPEC.d_head), norm(SPEC.d_head)),
+            qkv=matrix(SPEC.q_width + 2 * SPEC.kv_width, SPEC.hidden),
+            output=matrix(SPEC.hidden, SPEC.q_width),
+            mlp_norm=norm(SPEC.hidden),
+            gate_up=matrix(2 * SPEC.ffn, SPEC.hidden),
+            down=matrix(SPEC.hidden, SPEC.ffn),
+        )
+        for _ in range(SPEC.layers)
+    )
+    table = torch.randn(SPEC.vocab, SPEC.hidden, generator=draw)
+    return DenseWeights(table, layers, norm(SPEC.hidden), table)
+
+
+@pytest.fixture(scope="module")
+def models() -> tuple[DenseModel, DenseModel]:
+    shape = Geometry(SPEC.heads, SPEC.kv_heads, SPEC.d_head, SPEC.norm_eps, frequencies(SPEC))
+    limits = Limits(dense_keys=8, dense_rows=4, causal_rows=20)
+    weights = random_weights()
+    ours, theirs = interpreted.both_kernels(shape, torch.float32, limits)
+    return DenseModel(SPEC, weights, ours), DenseModel(SPEC, weights, theirs)
+
+
+def suffixes(anchor: int, count: int, length: int, slots: tuple[int, int]) -> Chunk:
+    """Prompts behind one arena span, read at their ends."""
+    total = count * length
+    ends = np.arange(length, total + 1, length)
+    return Chunk(
+        tokens=np.array(random_ids(total, SPEC.vocab, 5), dtype=np.int32),
+        depths=np.tile(np.arange(anchor, anchor + length), count).astype(np.int32),
+        exits=np.repeat(ends, length).astype(np.int32),
+        answers=ends - 1,
+        past_rows=np.array([[0, total]]),
+        past_slots=np.array([slots]),
+        kept_rows=np.empty(0, dtype=np.int64),
+        kept_slots=np.empty(0, dtype=np.int64),
+    )
+
+
+def test_logits_of_whole_prompts_are_the_references(models: tuple[DenseModel, DenseModel]) -> None:
+    ours, theirs = models
+    chunk = prompts_chunk([random_ids(n, SPEC.vocab, n) for n in (1, 7, 30, 3)])
+    for head_rows in (None, torch.tensor([3, 70])):
+        found, expected = ours.logits(chunk, head_rows), theirs.logits(chunk, head_rows)
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+
+
+def test_an_anchor_kept_in_the_arena_serves_a_later_chunk(
+    models: tuple[DenseModel, DenseModel],
+) -> None:
+    found = []
+    for model in models:
+        arena = make_arena(SPEC, 60)
+        anchor = prompts_chunk([random_ids(25, SPEC.vocab, 2)])
+        kept = Chunk(
+            anchor.tokens,
+            anchor.depths,
+            anchor.exits,
+            np.empty(0, dtype=np.int64),
+            anchor.past_rows,
+            anchor.past_slots,
+            np.arange(25),
+            np.arange(30, 55),
+        )
+        model.logits(kept, None, arena)
+        found.append(model.logits(suffixes(25, 6, 3, (30, 55)), None, arena))
+    torch.testing.assert_close(found[0], found[1], atol=1e-4, rtol=0)
