@@ -29,12 +29,14 @@ class CommandLine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
 
-    def plant(self, answer: Answer) -> None:
-        """Let every connection that names no model use `answer`."""
+    def plant(self, answer: Answer, instead_of: str | None = None) -> None:
+        """Let connections to the model of a name, or that name none, use `answer`."""
         connect = covey.connect
 
         def planted(model: str | None = None, *, progress: bool | None = None) -> object:
-            return connect(PlantedModel(answer) if model is None else model, progress=progress)
+            return connect(
+                PlantedModel(answer) if model == instead_of else model, progress=progress
+            )
 
         self._monkeypatch.setattr(covey, "connect", planted)
 
