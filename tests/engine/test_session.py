@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,7 @@ def test_runs_repeat_bit_for_bit_and_chunk_size_only_rounds(model: Any, engine: 
 
     def scores(budget: int) -> np.ndarray:
         assert isinstance(engine, LoadedEngine)
-        engine._budget = budget
+        engine.limits = replace(engine.limits, budget=budget)
         with engine.session(documents) as session:
             ticket = session.submit(batch)
             return scores_by_row(list(session.run()), ticket, len(ids))
@@ -167,7 +168,7 @@ def test_more_may_be_submitted_between_answers(engine: Engine) -> None:
 
 def test_an_abandoned_iterator_leaves_the_rest_to_the_next(engine: Engine) -> None:
     assert isinstance(engine, LoadedEngine)
-    engine._budget = 64
+    engine.limits = replace(engine.limits, budget=64)
     documents = DocumentStore()
     ids = documents.add([f"{text} {i}" for i, text in enumerate(TEXTS)])
     with engine.session(documents) as session:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 
 from covey.kernels.base import Chunk, KvLayer
 from covey.models.spec import ModelSpec
+from covey.prompts.forest import ask_all, build_trie, pack
+from covey.prompts.tokens import Tokens
 
 NO_RANGES = np.empty((0, 2), dtype=np.int64)
 NO_ROWS = np.empty(0, dtype=np.int64)
@@ -26,6 +30,33 @@ def prompts_chunk(prompts: list[list[int]]) -> Chunk:
         kept_rows=NO_ROWS,
         kept_slots=NO_ROWS,
     )
+
+
+def tree_chunks(
+    prompts: list[list[int]], size: int
+) -> Iterator[tuple[Chunk, list[tuple[int, int]]]]:
+    """Chunks of `size` prompts as a tree, and (prompt, answer) for each of them."""
+    for start in range(0, len(prompts), size):
+        some = prompts[start : start + size]
+        offsets = np.cumsum([0, *map(len, some)], dtype=np.int64)
+        tree = build_trie(Tokens(np.concatenate(some).astype(np.int32), offsets))
+        stem = build_trie(Tokens(np.empty(0, dtype=np.int32), np.zeros(2, dtype=np.int64)))
+        forest = ask_all(stem, tree)
+        packed = pack(forest, np.array([0]), np.array([forest.size]))
+        chunk = Chunk(
+            tokens=packed.tokens,
+            depths=packed.positions,
+            exits=packed.exits,
+            answers=packed.answers,
+            past_rows=NO_RANGES,
+            past_slots=NO_RANGES,
+            kept_rows=NO_ROWS,
+            kept_slots=NO_ROWS,
+        )
+        rows = np.arange(len(some))
+        prompt = forest.prompt_of(np.zeros_like(rows), rows)
+        place = np.searchsorted(packed.prompts, prompt)
+        yield chunk, list(zip((start + rows).tolist(), place.tolist(), strict=True))
 
 
 def make_arena(spec: ModelSpec, slots: int) -> list[KvLayer]:

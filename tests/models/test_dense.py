@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from covey.engine.packing import pack, sort_prompts
 from covey.kernels.base import Chunk, Geometry
 from covey.kernels.reference import ReferenceKernels
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
 from covey.models.rope import frequencies
-from covey.prompts.tokens import Tokens
-from models.chunks import NO_ROWS, make_arena, prompts_chunk, random_ids
+from models.chunks import NO_ROWS, make_arena, prompts_chunk, random_ids, tree_chunks
 from models.tiny import CONTEXT, VOCAB, make_model, plain_logits, write_folder
 
 LENGTHS = (1, 2, 3, 31, 64, 65, 257, 700, 2000)
@@ -78,14 +76,11 @@ def test_prompts_that_share_prefixes_in_a_tree_keep_their_logits(pair: Any) -> N
     theirs, ours = pair
     prompts = branching_prompts(seed=3, count=24)
     expected = [plain_logits(theirs, ids) for ids in prompts]
-    offsets = np.cumsum([0, *map(len, prompts)])
-    tokens = Tokens(np.concatenate(prompts).astype(np.int32), offsets)
-    order, shared = sort_prompts(tokens)
-    for budget in (64, 100_000):
-        for packed in pack(tokens, order, shared, budget):
-            found = ours.logits(packed.chunk, None)[packed.answers]
-            for prompt, logits in zip(packed.prompts.tolist(), found, strict=True):
-                assert_close(logits, expected[prompt])
+    for size in (3, len(prompts)):
+        for chunk, answers in tree_chunks(prompts, size):
+            found = ours.logits(chunk, None)
+            for prompt, answer in answers:
+                assert_close(found[answer], expected[prompt])
 
 
 def test_keys_and_values_from_the_arena_serve_as_the_prefix_itself(pair: Any) -> None:

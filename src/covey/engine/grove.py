@@ -13,6 +13,7 @@ from __future__ import annotations
 from covey.engine.residents import Admission, Span
 from covey.engine.retention import RecomputeCost, Retention
 from covey.engine.spans import SpanPool
+from covey.errors import RunError
 from covey.prompts.tokens import Int32
 
 # What an opening that two documents shared is worth when its batch is over: a further
@@ -119,6 +120,13 @@ class Grove:
         self._by_span[span.number] = child
         node.children[self._name(tokens)] = child
         return child, admission
+
+    def hold(self, node: GroveNode) -> Admission:
+        """Keep a resident node, and those above, where they are."""
+        admission = self.pool.admit(node.span, [])
+        if admission is None:
+            raise RunError("KV accounting is off: a hold that needs no slots was refused")
+        return admission
 
     def close(self, node: GroveNode) -> None:
         """All stems below a node that `grow` was told of have been asked about."""

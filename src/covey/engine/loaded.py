@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Callable
 
 import torch
 
+from covey.engine.arena import KvArena, arena_bytes, slot_bytes
 from covey.engine.base import Engine, EngineSession
+from covey.engine.limits import Limits
 from covey.engine.readout import answer_tokens
-from covey.engine.runtime import Runtime
+from covey.engine.runtime import ChunkRunner, Runtime
 from covey.engine.session import LocalSession
 from covey.errors import InputError, ModelError, RunError
 from covey.kernels.base import Geometry
@@ -33,30 +35,31 @@ class LoadedEngine:
     Args:
         name: the model's name.
         fingerprint: of everything that an answer depends on.
-        runtime: runs chunks.
+        runner: given a number of slots, makes what runs chunks with an arena of so many.
         spec: the model.
         encoder: its tokenizer.
         layout: how prompts are laid out.
-        budget: most new tokens of a chunk.
+        limits: what a session may use.
     """
 
     def __init__(
         self,
         name: str,
         fingerprint: str,
-        runtime: Runtime[Any],
+        runner: Callable[[int], ChunkRunner],
         spec: ModelSpec,
         encoder: TextEncoder,
         layout: Layout,
-        budget: int,
+        limits: Limits,
     ) -> None:
         self.name = name
         self.fingerprint = fingerprint
-        self._runtime = runtime
+        self.limits = limits
+        self._make_runner = runner
+        self._runner: tuple[int, ChunkRunner] | None = None
         self._spec = spec
         self._encoder = encoder
         self._layout = layout
-        self._budget = budget
         self._busy = False
 
     def session(self, documents: DocumentStore) -> EngineSession:
@@ -65,14 +68,18 @@ class LoadedEngine:
             raise RunError(
                 f"{self.name} already runs a query. Wait for it, or connect a second time."
             )
+        slots = self.limits.slots
+        if self._runner is None or self._runner[0] != slots:
+            self._runner = None  # an arena is freed before another is made
+            self._runner = (slots, self._make_runner(slots))
         self._busy = True
         return LocalSession(
             documents,
-            self._runtime,
+            self._runner[1],
             self._spec,
             self._encoder,
             self._layout,
-            self._budget,
+            self.limits,
             self._release,
         )
 
@@ -109,14 +116,30 @@ def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -
     kernels = ReferenceKernels(geometry, where, dtype, quantised)
     model = DenseModel(spec, load_weights(spec, checkpoint, where, dtype), kernels)
     identity = [checkpoint.fingerprint(), encoder.fingerprint, str(spec), layout, str(dtype)]
+    answers = answer_tokens(encoder)
+
+    def runner(slots: int) -> ChunkRunner:
+        arena = KvArena(spec, where, dtype, slots)
+        return Runtime(model, answers, where, arena.layers)
+
     return LoadedEngine(
         name,
         hashlib.sha256("\n".join([*identity, where.type]).encode()).hexdigest(),
-        Runtime(model, answer_tokens(encoder), where),
+        runner,
         spec,
         encoder,
         LAYOUTS[layout],
-        _CPU_BUDGET if where.type == "cpu" else _GPU_BUDGET,
+        _limits(spec, where, dtype),
+    )
+
+
+def _limits(spec: ModelSpec, device: torch.device, dtype: torch.dtype) -> Limits:
+    on_gpu = device.type == "cuda"
+    return Limits(
+        context=spec.context,
+        budget=_GPU_BUDGET if on_gpu else _CPU_BUDGET,
+        slots=max(arena_bytes(device) // slot_bytes(spec, dtype), 1),
+        in_flight=2 if on_gpu else 1,
     )
 
 

@@ -5,42 +5,42 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from covey.engine.base import Answers, Counters, PromptBatch
-from covey.engine.packing import PackedChunk, pack, sort_prompts
-from covey.engine.prompts import QuestionTokens, prompt_lengths, prompt_tokens, question_tokens
-from covey.engine.runtime import Runtime
+from covey.engine.chunk import BuiltChunk
+from covey.engine.grove import Grove
+from covey.engine.limits import Limits
+from covey.engine.planning import JobPlanner, distinct_ids
+from covey.engine.questions import QuestionEncoder, QuestionTokens
+from covey.engine.reads import Reads
+from covey.engine.retention import RecomputeCost
+from covey.engine.runtime import ChunkRunner, Launched
+from covey.engine.scheduler import Scheduler
 from covey.errors import InputError, RunError, UnsupportedError
 from covey.models.spec import ModelSpec
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import Layout
 from covey.prompts.question import QuestionKind
-from covey.prompts.tokens import DocumentTokens, Encoder, Int64, Tokens
+from covey.prompts.tokens import DocumentTokens, Encoder, Int64
 
-_SLICE_TOKENS = 1_000_000  # prompts laid out and sorted at a time
+# What matters to retention is how a token's linear work compares with its attention.
+_FLOPS = 1e12
 
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """A batch that waits, with its question in tokens."""
+    """A batch whose documents are being tokenised."""
 
     ticket: int
     batch: PromptBatch
     asked: QuestionTokens
-
-
-@dataclass(frozen=True, slots=True)
-class _Slice:
-    """Some prompts: which batch, which row, how long; sorted by their first document."""
-
-    batches: Int64
-    rows: Int64
-    lengths: Int64
+    tokenised: Future[None]
 
 
 class LocalSession:
@@ -48,35 +48,40 @@ class LocalSession:
 
     Args:
         documents: the query's documents, to which more may be added.
-        runtime: runs chunks.
+        runner: runs chunks.
         spec: the model.
         encoder: its tokenizer.
         layout: how prompts are laid out.
-        budget: most new tokens of a chunk.
+        limits: what the session may use.
         close: called once when the session ends.
     """
 
     def __init__(
         self,
         documents: DocumentStore,
-        runtime: Runtime[Any],
+        runner: ChunkRunner,
         spec: ModelSpec,
         encoder: Encoder,
         layout: Layout,
-        budget: int,
+        limits: Limits,
         close: Callable[[], None],
     ) -> None:
-        self._documents = documents
         self.counters = Counters()
-        self._runtime = runtime
-        self._spec = spec
-        self._encoder = encoder
-        self._layout = layout
-        self._budget = budget
+        self._documents = documents
+        self._runner = runner
+        self._limits = limits
         self._close = close
-        self._tokens = DocumentTokens(documents, encoder)
+        self._questions = QuestionEncoder(layout, encoder, spec.bos)
+        self._tokens = DocumentTokens(documents, encoder, limits.spill_bytes)
+        self._reads = Reads()
+        self._planner = JobPlanner(self._tokens, limits, self._reads)
+        cost = RecomputeCost(spec.flops_per_token / _FLOPS, spec.flops_per_pair / _FLOPS)
+        self._grove = Grove(limits.slots, cost, self._questions.opening, limits.node_tokens + 1)
+        self._scheduler = Scheduler(self._grove, limits.budget, self._reads, self._count_minimum)
+        self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="covey-tokens")
         self._queue: deque[_Queued] = deque()
-        self._work: Iterator[Answers] | None = None
+        self._flying: deque[tuple[BuiltChunk, Launched]] = deque()
+        self._answers: deque[Answers] = deque()
         self._tickets = 0
         self._open = True
 
@@ -89,10 +94,9 @@ class LocalSession:
             RunError: the session is closed.
         """
         self._check_open()
-        question = batch.question
+        question, ids = batch.question, batch.documents
         if question.kind is not QuestionKind.JUDGE:
             raise UnsupportedError("AI.CLASSIFY does not run on a local model yet")
-        ids = batch.documents
         if ids.ndim != 2 or ids.shape[1] != question.arity:
             raise InputError(
                 f"a question about {question.arity} documents was given ids of shape"
@@ -101,39 +105,47 @@ class LocalSession:
         if ids.size and (ids.min() < 0 or ids.max() >= len(self._documents)):
             raise InputError("a batch names documents that this session does not hold.")
         started = time.perf_counter()
-        asked = question_tokens(question, self._layout, self._encoder, self._spec.bos)
+        asked = self._questions.encode(question)
+        if asked.anchor is not None:
+            self._reads.queue(distinct_ids(ids[:, asked.anchor])[0], batch.reads)
         ticket = self._tickets
         self._tickets += 1
-        self._queue.append(_Queued(ticket, batch, asked))
+        tokenised = self._tokeniser.submit(self._tokens.ensure, ids)
+        self._queue.append(_Queued(ticket, batch, asked, tokenised))
         self.counters.host_seconds += time.perf_counter() - started
         return ticket
 
     @property
     def capacity(self) -> int:
-        """See `EngineSession.capacity`: the chunk budget, nothing outlives a chunk."""
-        return self._budget
+        """See `EngineSession.capacity`."""
+        return self._limits.slots
 
     def release(self, documents: Int64) -> None:
-        """See `EngineSession.release`: nothing outlives a chunk."""
+        """See `EngineSession.release`."""
+        self._reads.release(documents)
+        held = [d for d in documents.tolist() if self._grove.holds(d)]
+        expected = self._reads.expected(np.array(held, dtype=np.int64)).tolist()
+        for document, reads in zip(held, expected, strict=True):
+            self._grove.expect(document, None, reads)
 
     def run(self) -> Iterator[Answers]:
         """See `EngineSession.run`.
 
-        An iterator that is dropped half-way leaves the rest to the next call.
+        An iterator that is dropped half-way leaves the rest to the next call. An error
+        while a chunk is packed or run ends the session.
         """
         while True:
             self._check_open()
-            if self._work is None:
-                if not self._queue:
-                    return
-                queued = list(self._queue)
-                self._queue.clear()
-                self._work = self._answers(queued)
-            answers = next(self._work, None)
-            if answers is None:
-                self._work = None
-            else:
-                yield answers
+            while self._answers:
+                yield self._answers.popleft()
+                self._check_open()
+            try:
+                going = self._step()
+            except BaseException:
+                self._end()
+                raise
+            if not going and not self._answers:
+                return
 
     def __enter__(self) -> Self:
         return self
@@ -144,130 +156,75 @@ class LocalSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         if not self._open:
             return
         self._open = False
+        self._tokens.stop()
+        self._tokeniser.shutdown(wait=True, cancel_futures=True)
         self._queue.clear()
-        self._work = None
-        self._tokens = DocumentTokens(DocumentStore(), self._encoder)
+        self._flying.clear()
+        self._answers.clear()
+        self._grove.pool.release_all()
         self._close()
 
     def _check_open(self) -> None:
         if not self._open:
             raise RunError("This session is closed. Open another with engine.session().")
 
-    def _answers(self, queued: list[_Queued]) -> Iterator[Answers]:
-        """Run some batches together, so that they share the prefixes of their documents."""
+    def _step(self) -> bool:
+        """Take in what was submitted, keep the device busy, wait for one chunk."""
         started = time.perf_counter()
-        runnable: list[_Slice] = []
-        for number, item in enumerate(queued):
-            good, lengths, failed = self._measure(item)
-            if failed is not None:
-                yield failed
-            runnable.append(_Slice(np.full(len(good), number), good, lengths))
-        slices = _slices(queued, runnable)
-        self.counters.host_seconds += time.perf_counter() - started
-        for part in slices:
-            yield from self._run_slice(queued, part)
+        while self._queue:
+            self._take_in(self._queue.popleft())
+        counters, waited = self.counters, 0.0
+        while len(self._flying) < self._limits.in_flight:
+            built = self._scheduler.next_chunk()
+            if built is None:
+                break
+            launching = time.perf_counter()
+            self._flying.append((built, self._runner.launch(built.chunk)))
+            waited += time.perf_counter() - launching
+            counters.chunks += 1
+            counters.fresh_tokens += len(built.chunk)
+            counters.chunk_capacity += max(self._limits.budget, len(built.chunk))
+        pool = self._grove.pool
+        counters.peak_slots, counters.evictions = pool.peak, pool.retention.evictions
+        if not self._flying:
+            return False
+        waiting = time.perf_counter()
+        built, launched = self._flying.popleft()
+        margins, seconds = launched.result()
+        waited += time.perf_counter() - waiting
+        self._deliver(built, margins[:, None])
+        counters.device_seconds += seconds
+        counters.host_seconds += time.perf_counter() - started - waited
+        return True
 
-    def _measure(self, item: _Queued) -> tuple[Int64, Int64, Answers | None]:
-        """Rows that can run, their lengths, and the answers of those that cannot."""
-        self._tokens.ensure(item.batch.documents)
-        lengths = prompt_lengths(item.asked, item.batch, self._tokens)
-        long = lengths > self._spec.context
-        undecodable = np.array(sorted(self._tokens.errors), dtype=np.int64)
-        bad = np.isin(item.batch.documents, undecodable).any(axis=1)
-        wrong = np.flatnonzero(long | bad)
-        good = np.flatnonzero(~(long | bad))
-        if not len(wrong):
-            return good, lengths, None
-        errors = {}
-        for row in wrong.tolist():
-            reasons = (self._tokens.errors.get(i) for i in item.batch.documents[row].tolist())
-            errors[row] = next(filter(None, reasons), None) or (
-                f"the prompt is {lengths[row]:,} tokens long; {self._spec.context:,} is the"
-                " model's limit"
-            )
-        self.counters.failed += len(wrong)
-        self.counters.prompts += len(wrong)
-        scores = np.full((len(wrong), 1), np.nan)
-        return good, lengths[good], Answers(item.ticket, wrong, scores, errors)
+    def _take_in(self, item: _Queued) -> None:
+        """Tell which rows of a batch fail, and queue the others' jobs."""
+        item.tokenised.result()
+        batch = item.batch
+        errors = self._planner.failures(batch, item.asked)
+        rows = np.arange(len(batch.documents), dtype=np.int64)
+        if errors:
+            failed = np.array(sorted(errors), dtype=np.int64)
+            rows = np.setdiff1d(rows, failed, assume_unique=True)
+            self.counters.failed += len(failed)
+            self.counters.prompts += len(failed)
+            scores = np.full((len(failed), 1), np.nan)
+            self._answers.append(Answers(item.ticket, failed, scores, errors))
+        self._scheduler.add(item.ticket, self._planner.jobs(item.ticket, batch, item.asked, rows))
 
-    def _run_slice(self, queued: list[_Queued], part: _Slice) -> Iterator[Answers]:
-        started = time.perf_counter()
-        prompts = self._lay_out(queued, part)
-        order, shared = sort_prompts(prompts)
-        self.counters.minimum_tokens += minimum_tokens(prompts, shared)
-        self.counters.host_seconds += time.perf_counter() - started
-        for packed in pack(prompts, order, shared, self._budget):
-            yield from self._run_chunk(queued, part, prompts, packed)
+    def _deliver(self, built: BuiltChunk, margins: np.ndarray) -> None:
+        for part in built.parts:
+            rows, prompt = part.job.rows.of(part.prompts)
+            scores = margins[part.first : part.stop][prompt]
+            self.counters.prompts += len(rows)
+            self.counters.requested_tokens += int(part.job.requested(part.prompts)[prompt].sum())
+            self._answers.append(Answers(part.job.ticket, rows, scores))
 
-    def _lay_out(self, queued: list[_Queued], part: _Slice) -> Tokens:
-        """The prompts of a slice, which is ordered by batch."""
-        laid_out = []
-        for number in np.unique(part.batches).tolist():
-            item = queued[number]
-            rows = part.rows[part.batches == number]
-            laid_out.append(prompt_tokens(item.asked, item.batch, rows, self._tokens))
-        lengths = np.concatenate([tokens.lengths for tokens in laid_out])
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        return Tokens(np.concatenate([tokens.flat for tokens in laid_out]), offsets)
-
-    def _run_chunk(
-        self, queued: list[_Queued], part: _Slice, prompts: Tokens, packed: PackedChunk
-    ) -> Iterator[Answers]:
-        started = time.perf_counter()
-        found = self._runtime.margins(packed.chunk)[packed.answers]
-        counters = self.counters
-        counters.device_seconds += time.perf_counter() - started
-        fresh = len(packed.chunk)
-        counters.chunks += 1
-        counters.fresh_tokens += fresh
-        counters.chunk_capacity += max(self._budget, fresh)
-        counters.prompts += len(packed.prompts)
-        counters.requested_tokens += int(prompts.lengths[packed.prompts].sum())
-        batches = part.batches[packed.prompts]
-        for number in np.unique(batches).tolist():
-            mine = batches == number
-            yield Answers(
-                queued[number].ticket,
-                part.rows[packed.prompts[mine]],
-                found[mine][:, None],
-            )
-
-
-def minimum_tokens(prompts: Tokens, shared: Int64) -> int:
-    """Distinct prefixes of some sorted prompts: the size of their trie."""
-    return int(prompts.lengths.sum() - shared.sum())
-
-
-def _slices(queued: list[_Queued], runnable: list[_Slice]) -> Iterator[_Slice]:
-    """Cut prompts into slices of bounded size, each ordered by batch.
-
-    Prompts about one document stay together: whole runs of the same first document go
-    into a slice, unless one run alone is larger.
-    """
-    if not runnable:
-        return
-    batches = np.concatenate([part.batches for part in runnable]).astype(np.int64)
-    rows = np.concatenate([part.rows for part in runnable])
-    lengths = np.concatenate([part.lengths for part in runnable])
-    first = np.concatenate(
-        [_first_document(item, part) for item, part in zip(queued, runnable, strict=True)]
-    )
-    order = np.lexsort((rows, batches, first))
-    if not len(order):
-        return
-    totals = np.cumsum(lengths[order])
-    numbers = (totals - 1) // _SLICE_TOKENS
-    for number in np.unique(numbers).tolist():
-        inside = order[numbers == number]
-        inside = inside[np.lexsort((rows[inside], batches[inside]))]
-        yield _Slice(batches[inside], rows[inside], lengths[inside])
-
-
-def _first_document(item: _Queued, part: _Slice) -> Int64:
-    if item.batch.question.arity == 0:
-        return np.full(len(part.rows), -1, dtype=np.int64)
-    found: Int64 = item.batch.documents[part.rows, item.batch.question.anchor]
-    return found
+    def _count_minimum(self, tokens: int) -> None:
+        self.counters.minimum_tokens += tokens

@@ -84,6 +84,7 @@ class DocumentTokens:
         self._column = TokenColumn(spill_bytes)
         self._starts = np.empty(0, dtype=np.int64)
         self._lengths = np.empty(0, dtype=np.int64)
+        self._stopped = False
         self.errors: dict[int, str] = {}
 
     @property
@@ -97,7 +98,13 @@ class DocumentTokens:
         wanted = np.unique(ids)
         missing = wanted[self._lengths[wanted] < 0]
         for start in range(0, len(missing), _BATCH):
+            if self._stopped:
+                return
             self._encode(missing[start : start + _BATCH])
+
+    def stop(self) -> None:
+        """Encode no more: an `ensure` under way in another thread soon returns."""
+        self._stopped = True
 
     def starts(self, ids: Int64) -> Int64:
         """Where each document begins in `flat`; every id must have been ensured."""

@@ -1,0 +1,64 @@
+"""Keys and values of resident tokens: two tensors a layer, one row a slot."""
+
+from __future__ import annotations
+
+import torch
+
+from covey.errors import ModelError
+from covey.kernels.base import KvLayer
+from covey.models.spec import ModelSpec
+
+# On a CPU the system commits a page when it is first written: unused slots cost nothing.
+CPU_BYTES = 1 << 30
+# Of what a GPU has free beside the weights; the rest is for activations.
+_GPU_SHARE = 0.85
+_GPU_RESERVE = 4 << 30
+
+
+def arena_bytes(device: torch.device) -> int:
+    """Bytes that an arena takes by default."""
+    if device.type != "cuda":
+        return CPU_BYTES
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(max(free - _GPU_RESERVE, 0) * _GPU_SHARE)
+
+
+def slot_bytes(spec: ModelSpec, dtype: torch.dtype) -> int:
+    """Bytes of one token's keys and values in all layers."""
+    return spec.kv_bytes_per_token(dtype.itemsize)
+
+
+class KvArena:
+    """The tensors; who owns which slot is the business of `covey.engine.spans`.
+
+    Args:
+        spec: the model.
+        device, dtype: of the keys and values.
+        slots: tokens.
+
+    Attributes:
+        layers: (slots, kv_heads, d_head) keys and values of each layer, not initialised:
+            a slot is written before it is read.
+
+    Raises:
+        ModelError: the device has no room for it.
+    """
+
+    def __init__(
+        self, spec: ModelSpec, device: torch.device, dtype: torch.dtype, slots: int
+    ) -> None:
+        self.slots = slots
+        shape = (slots, spec.kv_heads, spec.d_head)
+        try:
+            self.layers = [
+                KvLayer(
+                    torch.empty(shape, device=device, dtype=dtype),
+                    torch.empty(shape, device=device, dtype=dtype),
+                )
+                for _ in range(spec.layers)
+            ]
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            raise ModelError(
+                f"{slots:,} tokens of keys and values need {slots * slot_bytes(spec, dtype):,}"
+                f" bytes, which {device} does not have. Close what else uses it."
+            ) from error

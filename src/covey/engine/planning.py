@@ -1,0 +1,262 @@
+"""From a batch to jobs: which rows can run, and the forests of their prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from covey.engine.base import PromptBatch
+from covey.engine.jobs import Bools, Job, Rows, rows_by_prompt
+from covey.engine.limits import Limits
+from covey.engine.minimum import SeenStems
+from covey.engine.questions import QuestionTokens, literal, stem_tokens, suffix_tokens
+from covey.engine.reads import Reads
+from covey.prompts.forest import Forest, Trie, ask_all, ask_pairs, build_trie, concatenate, flatten
+from covey.prompts.forest.ragged import Int64, offsets_of
+from covey.prompts.tokens import DocumentTokens, Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The rows of a batch as pairs of a distinct anchor and a distinct tuple of partners.
+
+    Attributes:
+        rows: (n,) int64, rows of the batch.
+        anchors: (a,) int64 document ids.
+        anchor_of: (n,) int64 into `anchors`.
+        partners: (p, partners of the question) int64 document ids.
+        partner_of: (n,) int64 into `partners`.
+    """
+
+    rows: Int64
+    anchors: Int64
+    anchor_of: Int64
+    partners: Int64
+    partner_of: Int64
+
+    @property
+    def all(self) -> bool:
+        """Whether every anchor has all partners; no two rows are equal."""
+        return len(self.rows) == len(self.anchors) * len(self.partners)
+
+    def of_anchors(self, chosen: Bools) -> Pairs:
+        """The rows of some anchors; all partners stay."""
+        if chosen.all():
+            return self
+        kept = chosen[self.anchor_of]
+        number = np.cumsum(chosen) - 1
+        anchor_of = number[self.anchor_of[kept]]
+        partner_of = self.partner_of[kept]
+        return Pairs(self.rows[kept], self.anchors[chosen], anchor_of, self.partners, partner_of)
+
+
+class JobPlanner:
+    """Makes jobs of batches.
+
+    Args:
+        documents: the session's tokens.
+        limits: what a job may be.
+        reads: told of queued documents that no job will read.
+    """
+
+    def __init__(self, documents: DocumentTokens, limits: Limits, reads: Reads) -> None:
+        self._documents = documents
+        self._limits = limits
+        self._reads = reads
+        self._opening_counted = False
+        self._seen = SeenStems(limits.spill_bytes)
+
+    def failures(self, batch: PromptBatch, asked: QuestionTokens) -> dict[int, str]:
+        """The rows that cannot run, and why; documents must be ensured."""
+        documents, limit = self._documents, self._limits.context
+        lengths = documents.lengths(batch.documents).sum(axis=1, dtype=np.int64) + asked.fixed
+        wrong = lengths > limit
+        if documents.errors:
+            broken = np.array(sorted(documents.errors), dtype=np.int64)
+            wrong |= np.isin(batch.documents, broken).any(axis=1)
+        found: dict[int, str] = {}
+        for row in np.flatnonzero(wrong).tolist():
+            reasons = (documents.errors.get(i) for i in batch.documents[row].tolist())
+            found[row] = next(filter(None, reasons), None) or (
+                f"the prompt is {lengths[row]:,} tokens long; {limit:,} is the model's limit"
+            )
+        return found
+
+    def jobs(
+        self, ticket: int, batch: PromptBatch, asked: QuestionTokens, rows: Int64
+    ) -> Iterator[Job]:
+        """The jobs of those rows that can run."""
+        if asked.anchor is None:
+            if len(rows):
+                yield self._alone(ticket, asked, rows)
+            return
+        queued = distinct_ids(batch.documents[:, asked.anchor])[0]
+        if not len(rows):
+            self._reads.drop(queued)
+            return
+        pairs = pairs_of(batch, asked, rows)
+        lengths = self._documents.lengths(pairs.anchors)
+        suffixes = suffix_tokens(asked, pairs.partners, self._documents)
+        room = len(asked.opening) + len(asked.frame) + 2 * int(suffixes.lengths.max())
+        fits = lengths + room <= self._limits.slots
+        self._reads.drop(np.setdiff1d(queued, pairs.anchors[fits], assume_unique=True))
+        if fits.any():
+            fitting = pairs.of_anchors(fits)
+            tree = build_trie(suffixes)
+            totals = np.cumsum(self._documents.lengths(fitting.anchors))
+            slices = (totals - 1) // self._limits.job_tokens
+            for number in np.unique(slices).tolist():
+                part = fitting.of_anchors(slices == number)
+                yield self._job(ticket, batch, asked, part, tree)
+        if not fits.all():
+            yield from self._whole(ticket, batch, asked, pairs.of_anchors(~fits), suffixes)
+
+    def _job(
+        self, ticket: int, batch: PromptBatch, asked: QuestionTokens, pairs: Pairs, tree: Trie
+    ) -> Job:
+        exact = build_trie(stem_tokens(asked, pairs.anchors, self._documents))
+        forest = _forest(exact, tree, pairs)
+        minimum = self._least(asked, exact, forest)
+        stems = flatten(exact, self._limits.node_tokens)
+        suffixes = flatten(tree, self._limits.node_tokens)
+        if stems is not exact or suffixes is not tree:
+            forest = _forest(stems, suffixes, pairs)
+        return self._made(ticket, batch.reads, asked, pairs, forest, minimum)
+
+    def _least(self, asked: QuestionTokens, stems: Trie, forest: Forest) -> Int64:
+        """(hosts,) int64: what each host adds to the session's minimum."""
+        least = self._seen.add(stems) + forest.widths
+        if not self._opening_counted:
+            self._opening_counted = True
+            least[0] += len(asked.opening)
+        return least
+
+    def _made(
+        self,
+        ticket: int,
+        reads: float,
+        asked: QuestionTokens,
+        pairs: Pairs,
+        forest: Forest,
+        minimum: Int64,
+    ) -> Job:
+        host = forest.host_of(np.arange(len(pairs.anchors)))
+        order = np.argsort(host, kind="stable")
+        trie, nodes = forest.documents, forest.hosts
+        stem = trie.depth[nodes] + trie.end[nodes] - trie.start[nodes]
+        return Job(
+            ticket=ticket,
+            forest=forest,
+            base=len(asked.opening),
+            whole=False,
+            reads=reads,
+            documents=pairs.anchors[order],
+            document_offsets=offsets_of(np.bincount(host, minlength=len(nodes))),
+            document_tokens=stem - len(asked.frame),
+            rows=_rows(forest, pairs),
+            minimum=minimum,
+        )
+
+    def _alone(self, ticket: int, asked: QuestionTokens, rows: Int64) -> Job:
+        """The one prompt of a question without documents."""
+        (tail,) = (piece for piece in asked.suffix if not isinstance(piece, int))
+        forest = ask_all(build_trie(literal(asked.opening)), build_trie(literal(tail)))
+        return _whole_job(ticket, forest, rows, np.zeros_like(rows), np.array([asked.fixed]))
+
+    def _whole(
+        self,
+        ticket: int,
+        batch: PromptBatch,
+        asked: QuestionTokens,
+        pairs: Pairs,
+        suffixes: Tokens,
+    ) -> Iterator[Job]:
+        """Jobs of anchors that the arena cannot hold: each runs inside one chunk."""
+        exact = build_trie(stem_tokens(asked, pairs.anchors, self._documents))
+        every = _forest(exact, build_trie(suffixes), pairs)
+        minimum = self._least(asked, exact, every)
+        host = every.host_of(np.arange(len(pairs.anchors)))
+        counted: set[int] = set()
+        for number in range(len(pairs.anchors)):
+            stem = self._stem(asked, pairs.anchors[number : number + 1])
+            mine = np.flatnonzero(pairs.anchor_of == number)
+            totals = np.cumsum(suffixes.lengths[pairs.partner_of[mine]])
+            groups = (totals - 1) // self._limits.budget
+            for group in np.unique(groups).tolist():
+                inside = mine[groups == group]
+                chosen = pairs.partner_of[inside]
+                tree = build_trie(concatenate([(suffixes, chosen)]))
+                forest = ask_all(stem, tree)
+                at = int(host[number])
+                least = 0 if at in counted else int(minimum[at])
+                counted.add(at)
+                place = np.arange(len(inside), dtype=np.int64)
+                yield _whole_job(ticket, forest, pairs.rows[inside], place, np.array([least]))
+
+    def _stem(self, asked: QuestionTokens, anchor: Int64) -> Trie:
+        """The trie of one stem with its opening."""
+        stem = stem_tokens(asked, anchor, self._documents)
+        first = np.zeros(1, dtype=np.int64)
+        return build_trie(concatenate([(literal(asked.opening), first), (stem, first)]))
+
+
+def pairs_of(batch: PromptBatch, asked: QuestionTokens, rows: Int64) -> Pairs:
+    """Name the distinct anchors and partners of some rows."""
+    ids = batch.documents if len(rows) == len(batch.documents) else batch.documents[rows]
+    anchors, anchor_of = distinct_ids(ids[:, asked.anchor or 0])
+    places = asked.partners
+    if not places:
+        partners, partner_of = np.empty((1, 0), dtype=np.int64), np.zeros_like(rows)
+    elif len(places) == 1:
+        column, partner_of = distinct_ids(ids[:, places[0]])
+        partners = column[:, None]
+    else:
+        partners, partner_of = np.unique(ids[:, places], axis=0, return_inverse=True)
+        partner_of = partner_of.reshape(-1)
+    return Pairs(rows, anchors, anchor_of, partners, partner_of)
+
+
+def distinct_ids(ids: Int64) -> tuple[Int64, Int64]:
+    """The distinct ids, ascending, and (n,) which of them each is."""
+    if not len(ids):
+        return ids, ids
+    top = int(ids.max()) + 1
+    if top > 16 * len(ids):
+        found, inverse = np.unique(ids, return_inverse=True)
+        return found, inverse.reshape(-1)
+    present = np.zeros(top, dtype=np.bool_)
+    present[ids] = True
+    found = np.flatnonzero(present)
+    number = np.cumsum(present) - 1
+    return found, number[ids]
+
+
+def _forest(stems: Trie, suffixes: Trie, pairs: Pairs) -> Forest:
+    if pairs.all:
+        return ask_all(stems, suffixes)
+    return ask_pairs(stems, suffixes, pairs.anchor_of, pairs.partner_of)
+
+
+def _rows(forest: Forest, pairs: Pairs) -> Rows:
+    prompt = forest.prompt_of(pairs.anchor_of, pairs.partner_of)
+    return rows_by_prompt(prompt, pairs.rows, forest.prompts)
+
+
+def _whole_job(ticket: int, forest: Forest, rows: Int64, place: Int64, minimum: Int64) -> Job:
+    """A job of one host; `place` is each row's suffix row."""
+    none = np.empty(0, dtype=np.int64)
+    prompt = forest.prompt_of(np.zeros_like(rows), place)
+    return Job(
+        ticket=ticket,
+        forest=forest,
+        base=0,
+        whole=True,
+        reads=0.0,
+        documents=none,
+        document_offsets=np.zeros(2, dtype=np.int64),
+        document_tokens=none,
+        rows=rows_by_prompt(prompt, rows, forest.prompts),
+        minimum=minimum,
+    )

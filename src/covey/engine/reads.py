@@ -1,0 +1,48 @@
+"""How often each document is still to be read as an anchor."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from covey.prompts.forest.ragged import Int64
+
+Floats = npt.NDArray[np.float64]
+
+
+class Reads:
+    """Per document: batches in the queue that read it, and later ones to be expected."""
+
+    def __init__(self) -> None:
+        self._queued = np.zeros(0, dtype=np.int32)
+        self._later = np.zeros(0, dtype=np.float64)
+
+    def queue(self, documents: Int64, later: float) -> None:
+        """One more batch is queued that reads some distinct documents, `later` more follow."""
+        if len(documents):
+            self._grow(int(documents.max()) + 1)
+            self._queued[documents] += 1
+            self._later[documents] = later
+
+    def drop(self, documents: Int64) -> None:
+        """A batch of the queue has read some distinct documents, or never will."""
+        self._queued[documents] -= 1
+
+    def release(self, documents: Int64) -> None:
+        """Nothing but what is queued will read some documents."""
+        self._later[documents[(documents >= 0) & (documents < len(self._later))]] = 0.0
+
+    def queued(self, document: int) -> int:
+        """Batches in the queue that read a document."""
+        return int(self._queued[document]) if document < len(self._queued) else 0
+
+    def expected(self, documents: Int64) -> Floats:
+        """(n,) float64: reads expected of each document, those of the queue included."""
+        found: Floats = self._queued[documents] + self._later[documents]
+        return found
+
+    def _grow(self, count: int) -> None:
+        if count > len(self._queued):
+            more = max(count, 2 * len(self._queued)) - len(self._queued)
+            self._queued = np.concatenate([self._queued, np.zeros(more, dtype=np.int32)])
+            self._later = np.concatenate([self._later, np.zeros(more)])
