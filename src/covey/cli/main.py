@@ -11,7 +11,10 @@ from typing import Annotated
 
 import typer
 
-from covey.cli import bench, demo, models, query
+from covey.cli.bench import app as bench
+from covey.cli.demo import demo
+from covey.cli.models import models
+from covey.cli.query import explain, query
 
 app = typer.Typer(
     name="covey",
@@ -45,11 +48,11 @@ def covey(
     """
 
 
-app.command("query")(query.query)
-app.command("explain")(query.explain)
-app.command("models")(models.models)
-app.command("demo")(demo.demo)
-app.add_typer(bench.app, name="bench")
+app.command()(query)
+app.command()(explain)
+app.command()(models)
+app.command()(demo)
+app.add_typer(bench, name="bench")
 
 
 def main() -> None:
