@@ -16,6 +16,7 @@ from covey.logical.blocks import Block, Expr, JoinKind
 from covey.optimizer.demand import Demand
 from covey.optimizer.flow import FlowPlan
 from covey.optimizer.limit import can_prune, plan_prune
+from covey.optimizer.nulls import reject_unanswered
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.semi_join import plan_semi_join
 from covey.optimizer.workspace import Workspace
@@ -123,7 +124,8 @@ class BlockPlanner:
             demand = partial(self._join_demand, number, done)
             if self._try(condition, Context.TRUTH, demand, _refuse):
                 done.append(condition)
-        if wanted and join.kind in _FIRST_DECIDES and len(done) == len(join.on):
+        one_match = wanted and join.kind in _FIRST_DECIDES and len(done) == len(join.on)
+        if one_match and reject_unanswered(wanted, self.work.calls, self.work.tokens):
             self._join_demand(number, done, []).stop_last_ask()
 
     def _join_demand(self, number: int, done: list[Expr], texts: list[str]) -> Demand:

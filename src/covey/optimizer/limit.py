@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from covey.logical.blocks import Block
+from covey.optimizer.nulls import reject_unanswered
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import Prune
@@ -15,6 +16,8 @@ def enough_rows(rows: BlockRows) -> int | None:
     """How many rows are enough, where LIMIT or EXISTS lets a block stop asking; else None."""
     block = rows.block
     if not rows.wanted or "ORDER BY" in block.clauses:
+        return None
+    if not reject_unanswered(rows.wanted, rows.work.calls, rows.work.tokens):
         return None
     needed = _needed(block, rows.work)
     if needed is None and block.exists and "LIMIT" not in block.clauses:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from covey.logical.blocks import Block, Expr
 from covey.optimizer.demand import Demand
+from covey.optimizer.nulls import reject_unanswered
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import Workspace
 from covey.sql.from_clause import NotPlanned
@@ -49,7 +50,8 @@ def plan_semi_join(outer: BlockRows, leaf: Expr, texts: list[str]) -> None:
         demand = _pairs(outer, inner, [*texts, *inner.path(condition, item)])
         demand.ask(work.calls[item], [*outer.loaded, *inner.loaded])
     inner.asked = inner.wanted
-    _pairs(outer, inner, texts).stop_last_ask()
+    if reject_unanswered(inner.wanted, work.calls, work.tokens):
+        _pairs(outer, inner, texts).stop_last_ask()
 
 
 def exists_block(leaf: Expr, work: Workspace) -> Block | None:

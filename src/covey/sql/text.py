@@ -156,9 +156,13 @@ class TokenList(Sequence[Token]):
         parts.append((begin, end))
         return parts
 
+    def index_at(self, offset: int) -> int:
+        """Index of the first token that begins at or behind a character offset."""
+        return bisect_left(self.starts, offset)
+
     def inside(self, span: Span) -> list[Token]:
         """The tokens that begin inside a span."""
-        return self.tokens[bisect_left(self.starts, span[0]) : bisect_left(self.starts, span[1])]
+        return self.tokens[self.index_at(span[0]) : self.index_at(span[1])]
 
     def words(self, span: Span) -> set[str]:
         """The bare words inside a span, upper case."""
