@@ -8,9 +8,11 @@ from typing import Any
 from covey.engine.base import ModelSource
 from covey.engine.local import LocalModel
 from covey.errors import InputError
+from covey.hardware.devices import has_cuda
 
-# Small enough for two cores; a GPU is better used by naming `qwen3-4b-fp8`.
-DEFAULT_MODEL = "qwen3-0.6b"
+GPU_DEFAULT = "qwen3-4b-fp8"
+# Small enough for two cores.
+CPU_DEFAULT = "qwen3-0.6b"
 
 
 def model_source(model: Any) -> ModelSource:
@@ -21,7 +23,7 @@ def model_source(model: Any) -> ModelSource:
         ModelError: there is no such model.
     """
     if model is None:
-        return LocalModel(DEFAULT_MODEL)
+        return LocalModel(GPU_DEFAULT if has_cuda() else CPU_DEFAULT)
     if isinstance(model, str | PathLike):
         return LocalModel(fspath(model))
     if callable(getattr(model, "open", None)) and hasattr(model, "name"):
