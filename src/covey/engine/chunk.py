@@ -237,8 +237,8 @@ class _Arrays:
         for begin, end, stop in groups:
             for _, slot, length in clip(extents, begin, end):
                 self._past.append((first, stop, slot, slot + length))
-        if piece.open is not None and seen.suffix_path[number] >= 0:
-            low, high = seen.suffix_offsets[number : number + 2].tolist()
+        low, high = seen.suffix_offsets[number : number + 2].tolist()
+        if piece.open is not None and low < high:
             stops = seen.suffix_exits[low:high] + self._rows
             slots = piece.open.reading(high - low)
             edges = np.flatnonzero((np.diff(slots) != 1) | (np.diff(stops) != 0)) + 1

@@ -1,0 +1,225 @@
+"""Random queries for a session, and what they should give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import strategies as st
+
+from covey.engine.base import Answers, PromptBatch
+from covey.engine.limits import Limits
+from covey.engine.session import LocalSession
+from covey.models.spec import ModelSpec, WeightDtype
+from covey.prompts.documents import DocumentStore
+from covey.prompts.layout import Role
+from covey.prompts.question import Question, QuestionKind
+from engine.symbolic import LAYOUT, CharEncoder, SymbolicRunner, margin
+from forest.brute import minimum_tokens, prefixes
+
+SPEC = ModelSpec(
+    architecture="llama", layers=1, hidden=4, heads=1, kv_heads=1, d_head=4, ffn=4, vocab=256,
+    context=10_000, rope_theta=1e4, rope_scaling=None, norm_eps=1e-5, qk_norm=False,
+    tied_head=True, bos=None, weight_dtype=WeightDtype.FLOAT32,
+)  # fmt: skip
+
+
+def judge(template: str, arity: int, anchor: int = 0) -> Question:
+    return Question(QuestionKind.JUDGE, template, arity, anchor=anchor)
+
+
+QUESTIONS = (
+    judge("ab? {0}", 1),
+    judge("abc? {0}", 1),
+    judge("z {0}", 1),
+    judge("{0} m {1}", 2),
+    judge("{0} m {1}", 2, anchor=1),
+    judge("{0} n {1}", 2),
+    judge("{0} {1} {2}", 3, anchor=1),
+    judge("k", 0),
+)
+
+
+@dataclass
+class Ticket:
+    """A batch to submit, and when: after so many deliveries."""
+
+    question: Question
+    rows: list[tuple[int, ...]]
+    reads: float
+    after: int
+    release: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Plan:
+    texts: list[str]
+    tickets: list[Ticket]
+    limits: Limits
+
+
+def prompt_parts(question: Question, texts: tuple[str, ...]) -> tuple[str, str, str]:
+    """Opening, stem and suffix of a prompt, by the definition in `engine.minimum`."""
+    parts = LAYOUT.parts(question)
+    words = [part.text if part.document is None else texts[part.document] for part in parts]
+    if question.arity == 0:
+        return "", "", "".join(words)
+    if question.arity == 1:
+        opening = LAYOUT.separator + LAYOUT.judge
+        return words[0], words[1] + opening, words[2].removeprefix(opening)
+    before = [part.role in (Role.FRAME, Role.HEADING) for part in parts]
+    stem = 2 + next(i for i, fixed in enumerate(before[2:]) if not fixed)
+    return words[0], "".join(words[1:stem]), "".join(words[stem:])
+
+
+def expected_margin(question: Question, texts: tuple[str, ...]) -> float:
+    return margin([ord(c) for c in "".join(prompt_parts(question, texts))])
+
+
+def brute_minimum(plan: Plan) -> int:
+    """The definition of the minimum, by sets of prefixes."""
+    stems: set[tuple[int, ...]] = set()
+    openings: set[str] = set()
+    total = 0
+    for ticket in plan.tickets:
+        suffixes: dict[str, list[list[int]]] = {}
+        for row in ticket.rows:
+            texts = tuple(plan.texts[i] for i in row)
+            opening, stem, suffix = prompt_parts(ticket.question, texts)
+            if sum(map(len, (opening, stem, suffix))) > plan.limits.context:
+                continue
+            openings |= {opening}
+            stems |= prefixes([[ord(c) for c in stem]])
+            suffixes.setdefault(stem, []).append([ord(c) for c in suffix])
+        total += sum(minimum_tokens(runs) for runs in suffixes.values())
+    return total + len(stems) + sum(map(len, openings))
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> list[str]:
+    """Texts that share openings, contain each other, repeat, are short, are empty."""
+    texts = draw(st.lists(st.text("ab", max_size=4), min_size=1, max_size=3))
+    for _ in range(draw(st.integers(0, 7))):
+        text = draw(st.sampled_from(texts)) + draw(st.text("abc", max_size=5))
+        texts.append(text[draw(st.integers(0, 2)) :])
+    return list(dict.fromkeys(texts))
+
+
+@st.composite
+def plans(
+    draw: st.DrawFn, *, large_arena: bool = False, context: bool = True, exact: bool = False
+) -> Plan:
+    texts = draw(documents())
+    tickets: list[Ticket] = []
+    for _ in range(draw(st.integers(1, 5))):
+        question = draw(st.sampled_from(QUESTIONS))
+        ids = st.integers(0, len(texts) - 1)
+        if question.arity == 0:
+            rows = [()]
+        elif draw(st.booleans()):
+            some = draw(st.lists(st.sets(ids, min_size=1), min_size=question.arity,
+                                 max_size=question.arity))  # fmt: skip
+            grid = np.meshgrid(*[sorted(s) for s in some], indexing="ij")
+            rows = [tuple(r) for r in np.stack([g.ravel() for g in grid], axis=1).tolist()]
+        else:
+            rows = draw(st.lists(st.tuples(*[ids] * question.arity), max_size=12, unique=True))
+        reads = 1.0 if large_arena else draw(st.sampled_from([0.0, 0.5, 1.0, 2.0]))
+        release = [] if large_arena else draw(st.lists(ids, max_size=3))
+        tickets.append(Ticket(question, rows, reads, draw(st.integers(0, 4)), release))
+    slots = 100_000 if large_arena else draw(st.integers(3, 120))
+    limits = Limits(
+        context=draw(st.sampled_from([20, 30, 10_000])) if context else 10_000,
+        budget=draw(st.sampled_from([1, 2, 3, 5, 8, 16, 40, 100_000])),
+        slots=slots,
+        node_tokens=0 if exact else draw(st.sampled_from([0, 0, 1, 4])),
+        job_tokens=1_000_000 if exact else draw(st.sampled_from([7, 1_000_000])),
+        spill_bytes=draw(st.sampled_from([0, 1 << 20])),
+        in_flight=draw(st.integers(1, 2)),
+    )
+    return Plan(texts, sorted(tickets, key=lambda t: t.after), limits)
+
+
+class Run:
+    """One session over a plan, audited at every step."""
+
+    def __init__(self, plan: Plan, fail_at: int | None = None) -> None:
+        self.plan = plan
+        self.store = DocumentStore()
+        self.ids = self.store.add(plan.texts)
+        self.runner = SymbolicRunner(plan.limits.slots, fail_at)
+        self.closed = 0
+        self.found: dict[tuple[int, int], float] = {}
+        self.errors: dict[tuple[int, int], str] = {}
+        self.tickets: list[Ticket] = []
+        self.session = LocalSession(
+            self.store, self.runner, SPEC, CharEncoder(), LAYOUT, plan.limits, self._close
+        )
+
+    def _close(self) -> None:
+        self.closed += 1
+
+    def deliveries(self, stop: Callable[[int], bool] = lambda count: False) -> Iterator[int]:
+        """Run the plan; yields after each delivery and checks the arena's books."""
+        waiting = list(self.plan.tickets)
+        count = 0
+        while True:
+            self._submit(waiting, count)
+            for answers in self.session.run():
+                count += 1
+                self._take(answers)
+                self.session._grove.pool.audit()
+                self._submit(waiting, count)
+                yield count
+                if stop(count):
+                    break  # drop the iterator, take another
+            else:
+                if not waiting:
+                    return
+                count = max(count + 1, waiting[0].after)
+
+    def _submit(self, waiting: list[Ticket], count: int) -> None:
+        while waiting and waiting[0].after <= count:
+            ticket = waiting.pop(0)
+            rows = np.array(ticket.rows, dtype=np.int64).reshape(
+                len(ticket.rows), ticket.question.arity
+            )
+            self.session.release(self.ids[ticket.release])
+            number = self.session.submit(PromptBatch(ticket.question, self.ids[rows], ticket.reads))
+            assert number == len(self.tickets)
+            self.tickets.append(ticket)
+
+    def _take(self, answers: Answers) -> None:
+        for row, score in zip(answers.rows.tolist(), answers.scores[:, 0].tolist(), strict=True):
+            key = (answers.ticket, row)
+            assert key not in self.found, f"row {row} of ticket {answers.ticket} came twice"
+            self.found[key] = score
+        self.errors |= {(answers.ticket, row): e for row, e in answers.errors.items()}
+
+    def check_answers(self) -> None:
+        """Every row has its answer, and the right one."""
+        rows = {(n, i) for n, t in enumerate(self.tickets) for i in range(len(t.rows))}
+        assert rows == set(self.found)
+        failed = requested = 0
+        for (number, row), score in self.found.items():
+            ticket = self.tickets[number]
+            texts = tuple(self.plan.texts[i] for i in ticket.rows[row])
+            length = sum(map(len, prompt_parts(ticket.question, texts)))
+            if length > self.plan.limits.context:
+                assert np.isnan(score) and f"is {length:,} tokens" in self.errors[number, row]
+                failed += 1
+            else:
+                assert score == expected_margin(ticket.question, texts)
+                requested += length
+        counters = self.session.counters
+        assert (counters.prompts, counters.failed) == (len(rows), failed)
+        assert counters.requested_tokens == requested
+        assert counters.fresh_tokens == len(self.runner.computed)
+        assert counters.chunks == len(self.runner.chunks)
+
+    def check_empty(self) -> None:
+        """Nothing holds a slot, and the engine is free, once."""
+        pool = self.session._grove.pool
+        pool.audit()
+        assert (pool.held, pool.kept, pool.reserved, pool.free) == (0, 0, 0, pool.capacity)
+        assert self.closed == 1

@@ -1,0 +1,127 @@
+"""A runner that knows what every row should see: it computes prompts, not numbers.
+
+A slot remembers the row that was written to it. A row's prompt is put together from the
+slots and rows that the chunk lets it see; any hole, any doubled position and any slot that
+was overwritten too early shows as a wrong prompt. The margin of a prompt is a number made
+of its tokens.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from covey.engine.runtime import Floats
+from covey.kernels.base import Chunk
+from covey.prompts.layout import Layout
+from covey.prompts.tokens import Int32, Int64
+
+Prompt = tuple[int, ...]
+
+LAYOUT = Layout(
+    name="short",
+    preamble="P:",
+    separator="|",
+    note="({i})",
+    heading="#{i}",
+    judge="?",
+    judge_alone="!",
+    classify="c",
+    classify_alone="C",
+    categories=":",
+    bullet="-",
+    label_prefix=" ",
+    above="it",
+    cue="=",
+)
+
+
+class CharEncoder:
+    """A token is a character."""
+
+    def ids(self, text: str) -> list[int]:
+        return [ord(c) for c in text]
+
+    def encode(self, texts: Sequence[str]) -> tuple[Int32, Int64]:
+        for text in texts:
+            text.encode()
+        ids = [i for text in texts for i in self.ids(text)]
+        offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+        return np.array(ids, dtype=np.int32), offsets
+
+
+def margin(prompt: Sequence[int]) -> float:
+    """A number that tells prompts apart."""
+    return float(zlib.crc32(np.array(prompt, dtype=np.int32).tobytes()))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """See `covey.engine.runtime.Launched`."""
+
+    margins: Floats
+
+    def result(self) -> tuple[Floats, float]:
+        return self.margins, 0.0
+
+
+class SymbolicRunner:
+    """Runs chunks on prompts.
+
+    Args:
+        slots: of the arena.
+        fail_at: raises on the chunk of this number.
+
+    Attributes:
+        chunks: all that ran.
+        computed: every prefix in the order it was computed, repeats included.
+    """
+
+    def __init__(self, slots: int, fail_at: int | None = None) -> None:
+        self.chunks: list[Chunk] = []
+        self.computed: list[Prompt] = []
+        self._fail_at = fail_at
+        self._slots: list[tuple[int, int] | None] = [None] * slots
+        self._prompts: dict[tuple[int, int], Prompt] = {}
+
+    def launch(self, chunk: Chunk) -> Found:
+        number = len(self.chunks)
+        if number == self._fail_at:
+            raise ZeroDivisionError("the kernel fails")
+        self.chunks.append(chunk)
+        assert len(np.unique(chunk.kept_slots)) == len(chunk.kept_slots), "a slot written twice"
+        # Keys and values are stored before any row attends.
+        for row, slot in zip(chunk.kept_rows.tolist(), chunk.kept_slots.tolist(), strict=True):
+            self._slots[slot] = (number, row)
+        seen = [self._seen(chunk, row) for row in range(len(chunk))]
+        # Rows see rows that come later in the chunk only through the arena: follow depths.
+        for row in np.argsort(chunk.depths, kind="stable").tolist():
+            self._prompts[number, row] = self._prompt(chunk, number, row, seen[row])
+            self.computed.append(self._prompts[number, row])
+        return Found(np.array([margin(self._prompts[number, r]) for r in chunk.answers.tolist()]))
+
+    def _seen(self, chunk: Chunk, row: int) -> list[int]:
+        """The arena slots a row sees."""
+        over = (chunk.past_rows[:, 0] <= row) & (row < chunk.past_rows[:, 1])
+        return [slot for span in chunk.past_slots[over].tolist() for slot in range(*span)]
+
+    def _prompt(self, chunk: Chunk, number: int, row: int, slots: list[int]) -> Prompt:
+        depth = int(chunk.depths[row])
+        above: list[Prompt | None] = [None] * depth
+        keys = [(number, k) for k in range(row) if row < chunk.exits[k]]
+        for slot in slots:
+            held = self._slots[slot]
+            assert held is not None, f"row {row} reads slot {slot}, which holds nothing"
+            keys.append(held)
+        for key in keys:
+            prefix = self._prompts[key]
+            assert above[len(prefix) - 1] is None, f"row {row} sees two tokens at one depth"
+            above[len(prefix) - 1] = prefix
+        whole = above[-1] if above else ()
+        assert whole is not None, f"row {row} does not see the token before it"
+        for place, prefix in enumerate(above):
+            assert prefix == whole[: place + 1], f"row {row} sees another prompt's token"
+        return (*whole, int(chunk.tokens[row]))
