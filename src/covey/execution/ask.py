@@ -39,10 +39,11 @@ class _Asking:
 
 @dataclass(slots=True)
 class _Ticket:
-    """A batch under way: its prompts, and how many have no answer yet."""
+    """A batch under way: its prompts, their keys, and how many have no answer yet."""
 
     asking: _Asking
     wanted: Ints
+    keys: Ints
     left: int
 
 
@@ -92,24 +93,35 @@ class Asker:
 
     def ask(self, call: AICall, documents: Ints) -> None:
         """Ask about tuples of documents and wait for the answers; see `submit`."""
-        ticket = self.submit(call, documents)
-        while ticket is not None and not self.done(ticket):
+        tickets = self.submit(call, documents)
+        while not self.done(tickets):
             self.wait()
 
-    def submit(self, call: AICall, documents: Ints, reads: float = 0.0) -> int | None:
-        """Queue prompts about tuples of documents; those with an answer are left out.
+    def submit(self, call: AICall, documents: Ints, reads: float = 0.0) -> frozenset[int]:
+        """Queue prompts about tuples of documents.
+
+        Those with an answer, and those already under way, are left out.
 
         Args:
             documents: (n, arity) distinct document ids, none NULL.
             reads: see `PromptBatch.reads`.
 
         Returns:
-            a ticket for `done`, None where nothing had to be asked.
+            tickets for `done`, empty where every answer is there.
         """
-        found, _ = self._answers.of(call.question).find(documents)
+        table = self._answers.of(call.question)
+        found, _ = table.find(documents)
         wanted = documents[~found]
+        keys = table.keys(wanted)
+        tickets: set[int] = set()
+        for number, other in self._tickets.items():
+            if other.asking.call.question == call.question:
+                under_way = np.isin(keys, other.keys)
+                if under_way.any():
+                    tickets.add(number)
+                    wanted, keys = wanted[~under_way], keys[~under_way]
         if not len(wanted):
-            return None
+            return frozenset(tickets)
         session = self._open()
         ticket = session.submit(PromptBatch(call.question, wanted, reads))
         asking = self._asking.get(call.index)
@@ -117,12 +129,12 @@ class Asker:
             asking = self._asking[call.index] = _Asking(call, self._report.operators[call.index])
             self._progress.start(asking.operator.call, None)
         asking.total += len(wanted)
-        self._tickets[ticket] = _Ticket(asking, wanted, len(wanted))
-        return ticket
+        self._tickets[ticket] = _Ticket(asking, wanted, keys, len(wanted))
+        return frozenset({ticket, *tickets})
 
-    def done(self, ticket: int) -> bool:
-        """Whether all prompts of a ticket have their answers."""
-        return ticket not in self._tickets
+    def done(self, tickets: frozenset[int]) -> bool:
+        """Whether all prompts of some tickets have their answers."""
+        return tickets.isdisjoint(self._tickets)
 
     def wait(self) -> None:
         """Let the engine work until it gives some answers, and keep them.

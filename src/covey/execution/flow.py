@@ -73,8 +73,8 @@ class FlowRunner:
         room = int(capacity / IN_FLIGHT * BYTES_A_TOKEN)
         return self._runner.rows_within(step.column, first, room)
 
-    def _ask_batch(self, first: int, last: int) -> Iterator[int | None]:
-        """Ask call after call for one batch; give the ticket to wait for each time."""
+    def _ask_batch(self, first: int, last: int) -> Iterator[frozenset[int]]:
+        """Ask call after call for one batch; give the tickets to wait for each time."""
         for number, ask in enumerate(self._step.asks):
             later = [other for other in self._step.asks[number + 1 :] if _shares(ask, other)]
             # Under a LIMIT the last call stops within a batch too: a row of the source may
@@ -82,8 +82,8 @@ class FlowRunner:
             last_call = number == len(self._step.asks) - 1
             piece = self._step.needed if last_call else None
             self._runner.set_batch(first, last)
-            for ticket in self._runner.ask(ask, float(len(later)), piece):
-                yield ticket
+            for waited in self._runner.ask(ask, float(len(later)), piece):
+                yield waited
                 if piece is not None and self._enough():
                     return
                 self._runner.set_batch(first, last)
@@ -92,9 +92,9 @@ class FlowRunner:
         """Take every batch as far as it goes; say whether one is through."""
         through = False
         for batch in list(batches):
-            while batch.ticket is None or self._asker.done(batch.ticket):
+            while self._asker.done(batch.waited):
                 try:
-                    batch.ticket = next(batch.tickets)
+                    batch.waited = next(batch.steps)
                 except StopIteration:
                     batches.remove(batch)
                     self._release(batch)
@@ -116,11 +116,11 @@ class FlowRunner:
 class _Batch:
     """Rows `first` to `last` of a flow's source, and how far they are."""
 
-    def __init__(self, first: int, last: int, tickets: Iterator[int | None]) -> None:
+    def __init__(self, first: int, last: int, steps: Iterator[frozenset[int]]) -> None:
         self.first = first
         self.last = last
-        self.tickets = tickets
-        self.ticket: int | None = None
+        self.steps = steps
+        self.waited: frozenset[int] = frozenset()
 
 
 def _shares(ask: Ask, other: Ask) -> bool:

@@ -65,8 +65,8 @@ class Runner:
         elif isinstance(step, Flow):
             FlowRunner(step, self._steps, self._asker).run()
         elif isinstance(step, Ask):
-            for ticket in self._steps.ask(step):
-                while ticket is not None and not self._asker.done(ticket):
+            for tickets in self._steps.ask(step):
+                while not self._asker.done(tickets):
                     self._asker.wait()
         else:
             self._steps.prune(step)

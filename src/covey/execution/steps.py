@@ -112,7 +112,9 @@ class StepRunner:
         part = known[first : last + 1]
         return np.where(part == _UNREAD, NULL_ID, part)
 
-    def ask(self, step: Ask, reads: float = 0.0, piece: int | None = None) -> Iterator[int | None]:
+    def ask(
+        self, step: Ask, reads: float = 0.0, piece: int | None = None
+    ) -> Iterator[frozenset[int]]:
         """Ask a call for the rows of its demand.
 
         Args:
@@ -122,7 +124,7 @@ class StepRunner:
                 takes all rows at once.
 
         Yields:
-            tickets of the asker; go on when the last one is done.
+            tickets of the asker; go on when they are done.
         """
         rows = self.complete(partial(self._relations.row_ids, step.demand))
         if step.stop is None or not len(rows[0]):
@@ -142,7 +144,7 @@ class StepRunner:
             left.drop(self.complete(partial(self._relations.row_ids, step.stop.decided)))
             size *= 2
 
-    def _ask_rows(self, step: Ask, rows: list[Ints], reads: float) -> int | None:
+    def _ask_rows(self, step: Ask, rows: list[Ints], reads: float) -> frozenset[int]:
         call = self._calls[step.call]
         documents = np.empty((len(rows[0]), len(step.documents)), np.int64)
         places = []
@@ -153,7 +155,7 @@ class StepRunner:
         self._lookups.set_rows(step.lookup, tuple(places))
         documents = documents[(documents != NULL_ID).all(axis=1)]
         if not len(documents):
-            return None
+            return frozenset()
         return self._asker.submit(call, distinct_rows(documents), reads)
 
     def _read_documents(self, column: DocumentColumn, rows: Ints) -> Ints:

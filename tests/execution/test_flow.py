@@ -1,0 +1,49 @@
+"""Batches of rows: however they are cut, the rows and the prompts are the same."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+import covey
+from covey.testing import PlantedModel, planted
+
+QUERIES = [
+    "SELECT id FROM t WHERE AI.IF(PROMPT('A {0}', s)) AND AI.IF(PROMPT('B {0}', s))",
+    "SELECT t.id, p.id FROM t JOIN p ON AI_JOIN(PROMPT('J {0} {1}', t.s, p.s)) "
+    "WHERE AI.IF(PROMPT('A {0}', t.s)) AND AI.IF(PROMPT('C {0}', p.s))",
+    "SELECT t.id FROM t WHERE AI.IF(PROMPT('A {0}', s)) AND "
+    "EXISTS (SELECT 1 FROM p WHERE p.k = t.k AND AI.IF(PROMPT('J {0} {1}', t.s, p.s)))",
+    "SELECT id, AI.SCORE(PROMPT('S {0}', s)) FROM t WHERE AI.IF(PROMPT('A {0}', s))",
+    "SELECT t.id FROM p JOIN t ON AI_JOIN(PROMPT('J {0} {1}', t.s, p.s), {'anchor': 't'})",
+]
+
+
+def answer(question: str, documents: tuple[str, ...]) -> float:
+    return random.Random(repr((question, documents))).choice([0.1, 0.9])
+
+
+def run(query: str) -> tuple[list[tuple], list[tuple]]:
+    chance = random.Random(7)
+    words = [None, "", *(f"word {i}" * chance.randint(1, 9) for i in range(30))]
+    model = PlantedModel(answer)
+    with covey.connect(model=model) as con:
+        for name, rows in (("t", 60), ("p", 9)):
+            texts = [chance.choice(words) for _ in range(rows)]
+            keys = [chance.randint(0, 3) for _ in range(rows)]
+            con.register(name, pa.table({"id": list(range(rows)), "k": keys, "s": texts}))
+        rows = sorted(con.run(query).fetchall(), key=repr)
+    return rows, sorted(model.calls)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_rows_and_prompts_do_not_depend_on_how_batches_are_cut(query, monkeypatch):
+    expected = run(query)
+    assert expected[0], "a query without rows would show nothing"
+    assert len(set(expected[1])) == len(expected[1]), "no prompt is asked twice"
+    for capacity, first in ((1, 1), (40, 3), (300, 256)):
+        monkeypatch.setattr(planted, "CAPACITY", capacity)
+        monkeypatch.setattr("covey.execution.flow.FIRST_BATCH", first)
+        assert run(query) == expected
