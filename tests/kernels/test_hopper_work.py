@@ -63,29 +63,29 @@ def check(chunk: Chunk, work: TreeWork, tile_rows: int) -> None:
     rows=st.integers(1, 60),
     limits=st.builds(
         Limits,
+        tile_rows=st.sampled_from([1, 4, 16]),
         dense_keys=st.integers(1, 12),
         dense_rows=st.integers(1, 6),
         causal_rows=st.integers(1, 20),
         parts=st.integers(0, 3),
     ),
-    tile_rows=st.sampled_from([1, 4, 16]),
     share=st.sampled_from([None, 0.05, 0.5]),
 )
 def test_every_seen_key_is_in_one_place(
-    seed: int, mean_run: float, rows: int, limits: Limits, tile_rows: int, share: float | None
+    seed: int, mean_run: float, rows: int, limits: Limits, share: float | None
 ) -> None:
     rng = np.random.default_rng(seed)
     chunk = random_forest(rng, rows, mean_run, arena=40)
     asked = None if share is None else some_rows(rng, chunk, share)
-    work = tree_work(chunk, asked, tile_rows, limits)
+    work = tree_work(chunk, asked, limits)
     assert len(work.parts) <= max(limits.parts, 1)
-    check(chunk, work, tile_rows)
+    check(chunk, work, limits.tile_rows)
 
 
 def test_an_anchor_in_the_arena_is_one_dense_call_and_its_suffixes_are_packed() -> None:
     suffixes = [(-1 if i % 5 == 0 else i - 1) for i in range(500)]
     chunk = forest(suffixes, [(0, 500, 7000, 11000)])
-    work = tree_work(chunk, None, 16, Limits())
+    work = tree_work(chunk, None, Limits())
     (call,) = work.parts
     assert call.past and not call.causal
     assert call.queries.tolist() == [[0, 500]] and call.keys.tolist() == [[7000, 11000]]
@@ -96,7 +96,7 @@ def test_an_anchor_in_the_arena_is_one_dense_call_and_its_suffixes_are_packed() 
 def test_a_long_document_with_partners_is_causal_over_itself_and_dense_under_them() -> None:
     document = [i - 1 for i in range(600)]
     partners = [599 if i % 4 == 0 else 599 + i for i in range(400)]
-    work = tree_work(forest(document + partners, []), None, 16, Limits())
+    work = tree_work(forest(document + partners, []), None, Limits())
     kinds = [(call.causal, call.queries.tolist(), call.keys.tolist()) for call in work.parts]
     assert kinds == [(True, [[0, 604]], [[0, 604]]), (False, [[604, 1000]], [[0, 600]])]
 
@@ -104,5 +104,5 @@ def test_a_long_document_with_partners_is_causal_over_itself_and_dense_under_the
 @pytest.mark.parametrize("rows", [None, np.array([], dtype=np.int64)])
 def test_nothing_to_ask_is_no_work(rows: np.ndarray | None) -> None:
     chunk = forest([] if rows is None else [-1, 0], [])
-    work = tree_work(chunk, rows, 16, Limits())
+    work = tree_work(chunk, rows, Limits())
     assert not len(work.tiles) and not work.parts and work.own_offsets.tolist() == [0]

@@ -187,7 +187,7 @@ class ReferenceKernels:
         """The input of a linear layer; FP8 in groups of 128, each scaled to its maximum."""
         if not self.quantised:
             return Activation(x)
-        groups = x.float().view(len(x), -1, FP8_GROUP)
+        groups = x.float().view(len(x), x.shape[1] // FP8_GROUP, FP8_GROUP)
         scales = groups.abs().amax(2).clamp(min=1e-10) / _FP8_MAX
         values = (groups / scales[:, :, None]).to(torch.float8_e4m3fn)
         return Activation(values.flatten(1), scales)

@@ -82,8 +82,7 @@ class DenseModel(Generic[Plan]):
             (answers, r) float32.
         """
         kernels = self._kernels
-        tokens = torch.from_numpy(chunk.tokens).to(kernels.device, torch.int64)
-        residual: Tensor = self._weights.embedding[tokens]
+        residual: Tensor = self._weights.embedding[_uploaded(chunk, kernels.device)]
         delta: Tensor | None = None
         plan = kernels.plan(chunk)
         last = kernels.plan(chunk, chunk.answers)
@@ -121,6 +120,14 @@ class DenseModel(Generic[Plan]):
         residual, x = kernels.norm(residual, delta, layer.mlp_norm)
         gated = kernels.gate(kernels.linear(x, layer.gate_up))
         return residual, kernels.linear(gated, layer.down)
+
+
+def _uploaded(chunk: Chunk, device: torch.device) -> Tensor:
+    """The token ids on the device; a copy from plain memory would wait for earlier chunks."""
+    tokens = torch.from_numpy(chunk.tokens)
+    if device.type == "cuda":
+        tokens = tokens.pin_memory()
+    return tokens.to(device, non_blocking=True)
 
 
 def load_weights(

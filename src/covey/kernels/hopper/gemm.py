@@ -18,7 +18,7 @@ from torch import Tensor
 
 from covey.errors import ModelError
 from covey.kernels.base import Activation, Weight
-from covey.kernels.hopper.checks import GROUP, padded, require
+from covey.kernels.hopper.checks import GROUP, padded
 
 Multiply = Callable[[Activation, Weight], Tensor]
 
@@ -65,8 +65,10 @@ def scaled_mm(x: Activation, weight: Weight) -> Tensor:
     from torch.nn.functional import scaled_mm as torch_scaled_mm
 
     rows, width = x.values.shape
-    require(x.scales is not None and weight.scales is not None, "scaled_mm", "no scales")
-    assert x.scales is not None and weight.scales is not None
+    if x.scales is None or weight.scales is None:
+        raise ModelError("an FP8 product needs scales on both sides")
+    if not rows:
+        return torch.empty(0, len(weight.values), device=x.values.device, dtype=torch.bfloat16)
     room = padded(rows)
     values = x.values
     if room != rows:

@@ -21,7 +21,6 @@ from covey.kernels.hopper.norm import add_norm
 from covey.kernels.hopper.rotate import Turn, rotate_and_store
 from covey.kernels.hopper.work import DenseCall, Limits, tree_work
 
-_TILE_ROWS = 16  # with four heads a key head, 64 rows of the matrix unit
 _FEW_HEAD_ROWS = 64  # above, the head is multiplied as a matrix
 
 
@@ -79,13 +78,13 @@ class HopperKernels:
 
     def plan(self, chunk: Chunk, rows: Int64 | None = None) -> HopperPlan:
         """See `Kernels.plan`."""
-        work = tree_work(chunk, rows, _TILE_ROWS, self._limits)
+        work = tree_work(chunk, rows, self._limits)
         tiles = [chunk.exits, work.asked, work.has, work.tiles]
         tiles += [work.own_offsets, work.own, work.past_offsets, work.past]
         calls = [array for call in work.parts for array in _call_arrays(call)]
         depths, slots, *views = upload([chunk.depths, _slots(chunk), *tiles, *calls], self.device)
         angles = torch.outer(depths.float(), self._frequencies)
-        on_device, views = TileWork(_TILE_ROWS, *views[:8]), views[8:]
+        on_device, views = TileWork(self._limits.tile_rows, *views[:8]), views[8:]
         return HopperPlan(
             None if rows is None else on_device.asked.to(torch.int64),
             Turn(angles.cos(), angles.sin(), slots if len(chunk.kept_rows) else None),

@@ -30,11 +30,13 @@ class Limits:
     """From which size on a dense call is worth its own pass over the outputs.
 
     Attributes:
+        tile_rows: most rows of a tile, a power of two.
         dense_keys, dense_rows: keys of a span or piece, and rows that see it.
         causal_rows: length of a run.
         parts: most calls a layer.
     """
 
+    tile_rows: int = 16
     dense_keys: int = 256
     dense_rows: int = 64
     causal_rows: int = 512
@@ -96,13 +98,12 @@ class _Runs:
         return np.searchsorted(self.starts, rows, side="right") - 1
 
 
-def tree_work(chunk: Chunk, rows: Int64 | None, tile_rows: int, limits: Limits) -> TreeWork:
+def tree_work(chunk: Chunk, rows: Int64 | None, limits: Limits) -> TreeWork:
     """Split the attention of some rows, all of them where None.
 
     Args:
         chunk: the tokens and what they see.
         rows: (q,) increasing.
-        tile_rows: most rows of a tile.
         limits: what becomes a dense call.
     """
     asked = np.arange(len(chunk), dtype=np.int64) if rows is None else rows
@@ -120,7 +121,8 @@ def tree_work(chunk: Chunk, rows: Int64 | None, tile_rows: int, limits: Limits) 
             has[first:last] |= 1 << number
     holding = np.unique(runs.of(pieces[taken_pieces, 0]))
     special = np.union1d(np.flatnonzero(causal), holding)
-    tiles = _tiles(asked, np.concatenate([runs.starts[special], runs.stops[special]]), tile_rows)
+    borders = np.concatenate([runs.starts[special], runs.stops[special]])
+    tiles = _tiles(asked, borders, limits.tile_rows)
     own_offsets, own = _own_segments(asked, tiles, runs, causal, pieces[taken_pieces])
     past_offsets, past = _past_segments(chunk, asked, tiles, ~taken_past)
     return TreeWork(asked.astype(np.int32), parts, has, tiles, own_offsets, own, past_offsets, past)

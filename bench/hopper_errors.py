@@ -1,0 +1,213 @@
+"""Each Hopper kernel against float64, on a GPU; run by bench/hopper_kernels.py."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.kernels.base import Activation, Chunk, KvLayer
+from covey.kernels.hopper import gemm
+from covey.kernels.hopper.attend import packed_attention
+from covey.kernels.hopper.dense import flash_attention
+from covey.kernels.hopper.gate import gate
+from covey.kernels.hopper.logits import answer_logits
+from covey.kernels.hopper.norm import add_norm
+from covey.kernels.hopper.rotate import rotate_and_store
+from covey.kernels.hopper.work import Limits
+from gpu_timing import poison
+from hopper_cases import (
+    CUDA,
+    EPSILON,
+    FFN,
+    FP8,
+    HEADS,
+    HIDDEN,
+    KV_HEADS,
+    NEVER,
+    QKV,
+    WEIGHTS,
+    D,
+    chunk_of,
+    heads_of,
+    kernels,
+    normal,
+    random_product,
+    suffixes,
+)
+
+
+def error(found: Tensor, expected: Tensor) -> float:
+    """Relative error; NaN where anything was left unwritten."""
+    return float((found.double() - expected).norm() / expected.norm())
+
+
+def widened(x: Activation) -> Tensor:
+    """An activation in float64."""
+    if x.scales is None:
+        return x.values.double()
+    return x.values.double() * x.scales.double().repeat_interleave(128, 1)
+
+
+def rms(x: Tensor, weight: Tensor) -> Tensor:
+    """RMS norm in float64."""
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON) * weight.double()
+
+
+def exact_attention(q: Tensor, k: Tensor, v: Tensor, chunk: Chunk, kv: KvLayer | None) -> Tensor:
+    """Tree attention in float64 by its definition, (n, heads * d)."""
+    rows = torch.arange(len(chunk), device=CUDA)
+    exits = torch.from_numpy(chunk.exits).to(CUDA)
+    seen = (rows <= rows[:, None]) & (rows[:, None] < exits)
+    keys, values = [k], [v]
+    for (first, last), (low, high) in zip(chunk.past_rows, chunk.past_slots, strict=True):
+        assert kv is not None
+        over = ((rows >= int(first)) & (rows < int(last)))[:, None]
+        seen = torch.cat([seen, over.expand(-1, int(high - low))], 1)
+        keys.append(kv.k[low:high])
+        values.append(kv.v[low:high])
+    wide_k, wide_v = torch.cat(keys).double(), torch.cat(values).double()
+    out = torch.empty(q.shape, device=CUDA, dtype=torch.float64)
+    for head in range(HEADS):
+        group = head * KV_HEADS // HEADS
+        scores = q[:, head].double() @ wide_k[:, group].T * D**-0.5
+        weights = scores.masked_fill(~seen, float("-inf")).softmax(1)
+        out[:, head] = weights @ wide_v[:, group]
+    return out.flatten(1)
+
+
+def glue_errors() -> list[tuple[str, float]]:
+    """Norm, gate, rotation and logits, with an odd number of rows."""
+    rows = 1021
+    found = []
+    residual, delta, weight = normal(rows, HIDDEN), normal(rows, HIDDEN), normal(HIDDEN)
+    expected = rms((residual + delta).double(), weight)
+    for quantised in (True, False):
+        x = residual.clone()
+        poison()
+        out = add_norm(
+            x, delta, weight, epsilon=EPSILON, quantised=quantised,
+            out_dtype=FP8 if quantised else torch.bfloat16,
+        )  # fmt: skip
+        found.append((f"norm, {'FP8' if quantised else 'BF16'}", error(widened(out), expected)))
+        found.append(("  residual", error(x, (residual + delta).double())))
+    both = normal(rows, 2 * FFN)
+    first, second = both.double().chunk(2, 1)
+    for quantised in (True, False):
+        poison()
+        out = gate(both, out_dtype=FP8 if quantised else torch.bfloat16, quantised=quantised)
+        label = f"gate, {'FP8' if quantised else 'BF16'}"
+        found.append((label, error(widened(out), first * first.sigmoid() * second)))
+    head = normal(8, HIDDEN)
+    poison()
+    logits = answer_logits(residual, delta, weight, head, EPSILON)
+    found.append(("answer logits", error(logits, expected @ head.double().T)))
+    return [*found, *rotation_errors(rows)]
+
+
+def rotation_errors(rows: int) -> list[tuple[str, float]]:
+    """Rotation in place, and what lies in the arena behind slot 2**21."""
+    plain = chunk_of([(rows, -1, 3000)])
+    first_slot = (1 << 21) + 100  # offsets beyond 31 bits
+    slots = np.random.default_rng(1).permutation(rows) + first_slot
+    chunk = Chunk(
+        plain.tokens, plain.depths, plain.exits, plain.answers, plain.past_rows,
+        plain.past_slots, np.arange(rows), slots,
+    )  # fmt: skip
+    plan = kernels(gemm.scaled_mm).plan(chunk)
+    qkv, weights = normal(rows, QKV), (normal(D), normal(D))
+    q, k, v = heads_of(qkv)
+    angles = torch.from_numpy(chunk.depths).to(CUDA).double()[:, None] * (
+        1e6 ** (-torch.arange(0, D, 2, device=CUDA).double() / D)
+    )
+    expected = [_turned(x, angles, w) for x, w in ((q, weights[0]), (k, weights[1]))]
+    room = first_slot + rows
+    arena = KvLayer(
+        torch.full((room, KV_HEADS, D), float("nan"), device=CUDA, dtype=torch.bfloat16),
+        torch.full((room, KV_HEADS, D), float("nan"), device=CUDA, dtype=torch.bfloat16),
+    )
+    values = v.double()
+    rotate_and_store(q, k, v, weights, None, plan.turn, arena, EPSILON)
+    where = torch.from_numpy(slots).to(CUDA)
+    stored = error(arena.k[where], expected[1]) + error(arena.v[where], values)
+    written = int((~arena.k[:, 0, 0].isnan()).sum())
+    if written != rows:
+        stored = float("nan")
+    return [
+        ("rotated queries", error(q, expected[0])),
+        ("rotated keys", error(k, expected[1])),
+        ("keys and values in the arena", stored),
+    ]
+
+
+def _turned(x: Tensor, angles: Tensor, weight: Tensor) -> Tensor:
+    first, second = rms(x.double(), weight).chunk(2, -1)
+    cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+CHUNKS = {
+    "suffixes of 5 behind 700 slots": suffixes(1000, 5, 700, slot=900),
+    "suffixes of 7 behind 40 slots": suffixes(980, 7, 40, slot=11),
+    "two anchors, out of order, with a gap": chunk_of(
+        [(10, -1, 600)] * 20 + [(31, -1, 0)] + [(9, -1, 300)] * 30,
+        [(0, 200, 1500, 2100), (231, 501, 100, 400)],
+    ),
+    "prompts of 300 with a common opening": chunk_of([(300, -1, 0)] + [(280, 19, 20)] * 3),
+    "a prompt of 1,100": chunk_of([(1100, -1, 0)]),
+    "a document of 700 with partners of 6": chunk_of([(706, -1, 0)] + [(6, 699, 700)] * 60),
+}
+
+
+def attention_errors() -> list[tuple[str, float]]:
+    """Every kind of chunk, with dense calls where they are due and without."""
+    found = []
+    for label, chunk in CHUNKS.items():
+        qkv = normal(len(chunk), QKV)
+        q, k, v = heads_of(qkv)
+        arena = KvLayer(normal(2200, KV_HEADS, D), normal(2200, KV_HEADS, D))
+        expected = exact_attention(q, k, v, chunk, arena)
+        for limits in (Limits(), NEVER):
+            ours = kernels(gemm.scaled_mm, limits)
+            plan = ours.plan(chunk)
+            poison()
+            parts = [
+                flash_attention(q, *((arena.k, arena.v) if c.past else (k, v)), c, D**-0.5)
+                for c in plan.calls
+            ]
+            for quantised in (True, False):
+                poison()
+                out = packed_attention(
+                    q, k, v, arena, plan.tiles, parts, scale=D**-0.5, quantised=quantised,
+                    out_dtype=FP8 if quantised else torch.bfloat16,
+                )  # fmt: skip
+                kind = f"{len(parts)} dense, {'FP8' if quantised else 'BF16'}"
+                found.append((f"{label} ({kind})", error(widened(out), expected)))
+    return found
+
+
+def product_errors() -> list[tuple[str, float]]:
+    """Both FP8 products at every shape of the model, against the widened operands."""
+    found = []
+    for name, multiply in (("DeepGEMM", gemm._deep_gemm()), ("scaled_mm", gemm.scaled_mm)):
+        for rows, (label, out, width) in product((1021, 3), WEIGHTS):
+            x, weight = random_product(rows, out, width)
+            scales = weight.scales
+            assert scales is not None
+            blocks = scales.double().repeat_interleave(128, 0).repeat_interleave(128, 1)
+            expected = widened(x) @ (weight.values.double() * blocks).T
+            poison()
+            found.append((f"{name} {label}, {rows} rows", error(multiply(x, weight), expected)))
+    return found
+
+
+def print_errors() -> bool:
+    """Print all errors; whether each is under its limit."""
+    good = True
+    for label, found in [*glue_errors(), *attention_errors(), *product_errors()]:
+        limit = 4e-2 if "FP8" in label else 6e-3
+        good &= found < limit
+        print(f"  {label:<66}{found:10.2e}{'' if found < limit else '  TOO LARGE'}")
+    return good

@@ -1,0 +1,193 @@
+"""Errors and sustained times of the Hopper kernels, one by one.
+
+    python bench/hopper_kernels.py [--only errors|times] [--tokens 16384]
+
+Needs an H100 or H200 and covey[gpu]. Shapes are those of Qwen3 4B. Errors are relative,
+||found - expected|| / ||expected||, against float64 on fresh random inputs, with NaN in
+the memory that outputs are made of. Times are a layer's work for a chunk of tokens,
+sustained, beside the bytes it cannot avoid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covey.kernels.base import Activation, Chunk, KvLayer, Weight
+from covey.kernels.hopper import gemm
+from covey.kernels.hopper.attend import packed_attention
+from covey.kernels.hopper.dense import flash_attention
+from covey.kernels.hopper.gate import gate
+from covey.kernels.hopper.kernels import HopperPlan
+from covey.kernels.hopper.norm import add_norm
+from covey.kernels.hopper.rotate import rotate_and_store
+from covey.kernels.hopper.work import Limits
+from gpu_timing import sustained, versions
+from hopper_cases import (
+    EPSILON,
+    FFN,
+    FP8,
+    HEADS,
+    HIDDEN,
+    KV_HEADS,
+    NEVER,
+    QKV,
+    WEIGHTS,
+    D,
+    chunk_of,
+    heads_of,
+    kernels,
+    normal,
+    random_product,
+    suffixes,
+)
+from hopper_errors import print_errors
+
+
+def print_times(tokens: int) -> None:
+    """Print the times of the glue and the products for a chunk of `tokens`."""
+    print(f"{tokens:,} tokens, one layer{'':<34}us/layer  us/token x 36   TB/s or TFLOPS")
+    residual, delta = normal(tokens, HIDDEN), normal(tokens, HIDDEN) * 1e-3
+    weight, both = normal(HIDDEN), normal(tokens, 2 * FFN)
+    qkv, norms = normal(tokens, QKV), (normal(D), normal(D))
+    plan = kernels(gemm.scaled_mm).plan(chunk_of([(tokens, -1, 0)]))
+    keep = _keeping(tokens)
+    arena = KvLayer(normal(tokens, KV_HEADS, D), normal(tokens, KV_HEADS, D))
+    q, k, v = heads_of(qkv)
+
+    def turn(used: HopperPlan, kv: KvLayer | None) -> Callable[[], object]:
+        return lambda: rotate_and_store(q, k, v, norms, None, used.turn, kv, EPSILON)
+
+    row(
+        "norm, FP8 (one of two)", tokens, tokens * HIDDEN * 7,
+        lambda: add_norm(
+            residual, delta, weight, epsilon=EPSILON, out_dtype=FP8, quantised=True
+        ),
+    )  # fmt: skip
+    moved = tokens * (HEADS + KV_HEADS) * D * 4
+    row("rotate", tokens, moved, turn(plan, None))
+    row("rotate and keep all", tokens, moved + tokens * KV_HEADS * D * 6, turn(keep, arena))
+    row(
+        "gate, FP8", tokens, tokens * FFN * 5,
+        lambda: gate(both, out_dtype=FP8, quantised=True),
+    )  # fmt: skip
+    for name, multiply in (("DeepGEMM", gemm._deep_gemm()), ("scaled_mm", gemm.scaled_mm)):
+        total = 0.0
+        for label, out, width in WEIGHTS:
+            x, matrix = random_product(tokens, out, width)
+            run = _product(multiply, x, matrix)
+            total += row(f"{name} {label}", tokens, 2 * tokens * out * width, run, 1.2)
+        print(f"  {name + ' all four':<52}{total * 1e6:14.1f}{total / tokens * 36e6:13.3f}")
+
+
+def _product(multiply: gemm.Multiply, x: Activation, weight: Weight) -> Callable[[], object]:
+    return lambda: multiply(x, weight)
+
+
+def _keeping(tokens: int) -> HopperPlan:
+    plain = chunk_of([(tokens, -1, 0)])
+    every = np.arange(tokens)
+    chunk = Chunk(
+        plain.tokens, plain.depths, plain.exits, plain.answers, plain.past_rows,
+        plain.past_slots, every, every,
+    )  # fmt: skip
+    return kernels(gemm.scaled_mm).plan(chunk)
+
+
+def row(
+    label: str, tokens: int, amount: float, work: Callable[[], object], seconds: float = 0.6
+) -> float:
+    """Time and print one line; returns the seconds."""
+    found = sustained(work, seconds)
+    rate = amount / found / 1e12
+    print(f"  {label:<52}{found * 1e6:14.1f}{found / tokens * 36e6:13.3f}{rate:14.2f}", flush=True)
+    return found
+
+
+def print_attention_times(tokens: int) -> None:
+    """Print the packed kernel in several builds, and dense calls beside it."""
+    print("attention, one layer: dense part, packed part by (tile rows, keys, warps, stages)")
+    arena = KvLayer(normal(40_000, KV_HEADS, D), normal(40_000, KV_HEADS, D))
+    cases = {
+        f"{n} tokens behind {a}": suffixes(tokens, n, a)
+        for n, a in ((5, 4096), (15, 1024), (60, 1024), (5, 0), (15, 48))
+    }
+    cases["300 tokens"] = suffixes(tokens, 300, 0)
+    cases["1,000 tokens"] = suffixes(tokens, 1000, 0)
+    cases["300 tokens, 20 of them common"] = chunk_of(
+        [(300, -1, 0)] + [(280, 19, 20)] * (tokens // 280 - 1)
+    )
+    for label, chunk in cases.items():
+        qkv = normal(len(chunk), QKV)
+        for limits, causal in ((Limits(causal_rows=256), "dense"), (NEVER, "packed")):
+            times = attention_times(qkv, chunk, arena, limits)
+            if causal == "packed" and len(chunk.past_rows) and label.endswith("4096"):
+                continue
+            line = "  ".join(f"{key}: {value * 1e9 * 36:.0f}" for key, value in times.items())
+            print(f"  {label}, {causal} (ns/token x 36)\n      {line}", flush=True)
+
+
+BUILDS = (
+    (16, 32, 4, 2),
+    (16, 64, 4, 2),
+    (16, 64, 4, 3),
+    (32, 64, 8, 2),
+    (32, 64, 8, 3),
+    (32, 128, 8, 2),
+)
+
+
+def attention_times(qkv: Tensor, chunk: Chunk, arena: KvLayer, limits: Limits) -> dict[str, float]:
+    """Seconds a token of the dense calls, and of each build of the packed kernel."""
+    q, k, v = heads_of(qkv)
+    found = {}
+    parts: list[tuple[Tensor, Tensor]] = []
+    for build in BUILDS:
+        plan = kernels(gemm.scaled_mm, replace(limits, tile_rows=build[0])).plan(chunk)
+        if not parts and plan.calls:
+
+            def dense() -> list[tuple[Tensor, Tensor]]:
+                return [
+                    flash_attention(q, *((arena.k, arena.v) if c.past else (k, v)), c, D**-0.5)
+                    for c in plan.calls  # noqa: B023 - called before the next build
+                ]
+
+            parts = dense()
+            found["dense"] = sustained(dense, 0.4) / len(chunk)
+
+        def packed() -> Activation:
+            return packed_attention(
+                q, k, v, arena, plan.tiles, parts, scale=D**-0.5, out_dtype=FP8,  # noqa: B023
+                quantised=True, keys=build[1], warps=build[2], stages=build[3],  # noqa: B023
+            )  # fmt: skip
+
+        found[str(build)] = sustained(packed, 0.25) / len(chunk)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check and time; the exit status is 1 where an error is too large."""
+    parser = argparse.ArgumentParser(description="Check and time the Hopper kernels.")
+    parser.add_argument("--only", choices=("errors", "times"))
+    parser.add_argument("--tokens", type=int, default=16384)
+    options = parser.parse_args(arguments)
+    print(versions())
+    torch.manual_seed(secrets.randbelow(2**31))
+    good = True
+    if options.only != "times":
+        good = print_errors()
+    if options.only != "errors":
+        print_times(options.tokens)
+        print_attention_times(options.tokens)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

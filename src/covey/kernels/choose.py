@@ -1,0 +1,71 @@
+"""Which kernels run a model on a device. The packages of a GPU are imported only there."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import torch
+
+from covey.kernels.base import Geometry, Kernels
+from covey.kernels.reference import ReferenceKernels
+
+_HEAD_WIDTHS = (64, 128, 256)  # powers of two that FlashAttention-3 has kernels for
+_FP8_HEAD_WIDTH = 128  # a head is one group of the output projection's input
+
+
+def choose_kernels(
+    geometry: Geometry, device: torch.device, dtype: torch.dtype, quantised: bool
+) -> tuple[Kernels[Any], str | None]:
+    """The fastest kernels that can run here, and a sentence to show the user.
+
+    Args:
+        geometry: the model's shape.
+        device: where its tensors lie.
+        dtype: of the residual stream.
+        quantised: whether linear layers take FP8.
+
+    Returns:
+        the kernels; the sentence is None on a CPU, where there is no choice.
+
+    Raises:
+        ModelError: the GPU multiplies no FP8 right.
+    """
+    if device.type != "cuda":
+        return ReferenceKernels(geometry, device, dtype, quantised), None
+    reason = unfit(geometry, device, dtype, quantised)
+    if reason is not None:
+        sentence = f"This GPU runs the reference kernels, many times slower: {reason}."
+        return ReferenceKernels(geometry, device, dtype, quantised), sentence
+    from covey.kernels.hopper.kernels import load_hopper
+
+    return load_hopper(geometry, device, quantised)
+
+
+def unfit(
+    geometry: Geometry, device: torch.device, dtype: torch.dtype, quantised: bool
+) -> str | None:
+    """Why the Hopper kernels cannot run a model on a GPU, None where they can."""
+    if torch.cuda.get_device_capability(device) != (9, 0):
+        name = torch.cuda.get_device_name(device)
+        return f"the Hopper kernels need an H100, H200 or H20, and this is an {name}"
+    return missing_package() or unfit_shape(geometry, dtype, quantised)
+
+
+def missing_package() -> str | None:
+    """The package that is not installed, with the mend; None where all are."""
+    for module, package in (("triton", "triton"), ("fa3_fwd", "fa3-fwd")):
+        if importlib.util.find_spec(module) is None:
+            return f"the package {package} is not installed (pip install 'covey[gpu]')"
+    return None
+
+
+def unfit_shape(geometry: Geometry, dtype: torch.dtype, quantised: bool) -> str | None:
+    """Why the Hopper kernels cannot run a model of this shape, None where they can."""
+    if dtype is not torch.bfloat16:
+        return f"the Hopper kernels run in BF16, not in {str(dtype).removeprefix('torch.')}"
+    if geometry.d_head not in _HEAD_WIDTHS:
+        return f"they have no heads of {geometry.d_head}"
+    if quantised and geometry.d_head != _FP8_HEAD_WIDTH:
+        return f"they quantise heads of {_FP8_HEAD_WIDTH}, and this model's are {geometry.d_head}"
+    return None
