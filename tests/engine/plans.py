@@ -140,6 +140,29 @@ def plans(
     return Plan(texts, sorted(tickets, key=lambda t: t.after), limits)
 
 
+@st.composite
+def flows(draw: st.DrawFn) -> Plan:
+    """Batches of rows, each through filter, filter and join, in an arena that is short."""
+    texts = draw(st.lists(st.text("ab", min_size=1, max_size=12), min_size=4, max_size=14))
+    texts = list(dict.fromkeys(texts))
+    partners = draw(st.lists(st.integers(0, len(texts) - 1), min_size=1, max_size=4, unique=True))
+    tickets: list[Ticket] = []
+    for start in range(0, len(texts), 5):
+        rows = list(range(start, min(start + 5, len(texts))))
+        after = start // 5
+        for number, question in enumerate((QUESTIONS[0], QUESTIONS[1], QUESTIONS[3])):
+            if question.arity == 2:
+                asked = [(row, partner) for row in rows for partner in partners]
+            else:
+                asked = [(row,) for row in rows]
+            tickets.append(Ticket(question, asked, 2.0 - number, after + number))
+            rows = [row for row in rows if draw(st.integers(0, 3))]
+    slots = draw(st.integers(30, 110))
+    budget = draw(st.sampled_from([4, 9, 20, 60]))
+    limits = Limits(10_000, budget, slots, in_flight=draw(st.integers(1, 2)))
+    return Plan(texts, sorted(tickets, key=lambda t: t.after), limits)
+
+
 class Run:
     """One session over a plan, audited at every step."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.plans import Plan, Run, brute_minimum, plans
+from engine.plans import Plan, Run, brute_minimum, flows, plans
 
 
-@settings(max_examples=300)
-@given(plan=plans())
+@settings(max_examples=400)
+@given(plan=plans() | flows())
 def test_every_prompt_is_answered_once_whatever_the_arena_and_the_chunks(plan: Plan) -> None:
     run = Run(plan)
     with run.session:

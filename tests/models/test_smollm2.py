@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
-from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from covey.engine.readout import answer_tokens, margins
 from covey.kernels.base import Geometry
@@ -17,7 +15,7 @@ from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
 from covey.models.rope import frequencies
 from models.chunks import prompts_chunk, random_ids
-from models.smollm2 import smollm2_path
+from models.smollm2 import smollm2_path, transformers_smollm2
 from models.tiny import plain_logits
 
 LENGTHS = (1, 2, 33, 300, 2000)
@@ -25,13 +23,7 @@ LENGTHS = (1, 2, 33, 300, 2000)
 
 @pytest.fixture(scope="module")
 def theirs() -> Any:
-    path = str(smollm2_path())
-    config = load_gguf_checkpoint(path)["config"]
-    model = LlamaForCausalLM(LlamaConfig(**config)).eval()
-    tensors = load_gguf_checkpoint(path, return_tensors=True, model_to_load=model)["tensors"]
-    missing, unexpected = model.load_state_dict(tensors, strict=False)
-    assert (missing, unexpected) == (["lm_head.weight"], [])
-    return model
+    return transformers_smollm2()
 
 
 @pytest.fixture(scope="module")
