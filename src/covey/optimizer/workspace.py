@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from covey.logical.blocks import Block, Source
 from covey.logical.calls import AICall
 from covey.plan.nodes import DocumentColumn, Load, Prune, Step
+from covey.sql.columns import named_columns
 from covey.sql.from_clause import NotPlanned
 from covey.sql.lift import LiftedText
 from covey.sql.text import Replacement, Span, quote_name
@@ -73,6 +74,7 @@ class Workspace:
         self.on_demand: dict[int, str] = {}
         self.owner = {call.index: self.innermost(call.span) for call in self.calls}
         self._table_names = table_names
+        self._named = named_columns(lifted.tokens, blocks)
         self._loaded: dict[Span, LoadedSource] = {}
         self._row_lookups: dict[Hashable, int] = {}
 
@@ -103,6 +105,14 @@ class Workspace:
     def prunes(self, mark: Mark) -> bool:
         """Whether a step since the mark drops rows."""
         return any(isinstance(step, Prune) for step in self.steps[mark.steps :])
+
+    def _kept(self, columns: list[tuple[str, str]]) -> str:
+        """The columns of a source that the statement may read."""
+        if self._named is None:
+            return "*"
+        kept = [name for name, _ in columns if name.lower() in self._named]
+        # A source of which only the number of rows matters.
+        return ", ".join(quote_name(name) for name in kept or [columns[0][0]])
 
     def names_other(self, span: Span, alias: str, sources: tuple[Source, ...]) -> bool:
         """Whether a text names the alias of another source: a quick no, before binding."""
@@ -140,6 +150,7 @@ class Workspace:
             raise NotPlanned(f"{source.alias} has a column named rowid")
         if len({name.lower() for name, _ in columns}) < len(columns):
             raise NotPlanned(f"{source.alias} has two columns of one name")
+        query = f"{self.with_clause(block)}SELECT {self._kept(columns)} FROM {relation}"
         pushed = []
         for span in list(conditions):
             if self.names_other(span, source.alias, block.sources):
