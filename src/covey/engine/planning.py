@@ -22,6 +22,8 @@ from covey.prompts.tokens import DocumentTokens, Tokens
 class Pairs:
     """The rows of a batch as pairs of a distinct anchor and a distinct tuple of partners.
 
+    A question without documents has no anchors, and one partner tuple without ids.
+
     Attributes:
         rows: (n,) int64, rows of the batch.
         anchors: (a,) int64 document ids.
@@ -51,6 +53,15 @@ class Pairs:
         partner_of = self.partner_of[kept]
         return Pairs(self.rows[kept], self.anchors[chosen], anchor_of, self.partners, partner_of)
 
+    def without(self, rows: Int64) -> Pairs:
+        """All rows but some, and the anchors and partners that these leave."""
+        kept = ~np.isin(self.rows, rows)
+        anchors, anchor_of = distinct_ids(self.anchor_of[kept])
+        partners, partner_of = distinct_ids(self.partner_of[kept])
+        return Pairs(
+            self.rows[kept], self.anchors[anchors], anchor_of, self.partners[partners], partner_of
+        )
+
 
 class JobPlanner:
     """Makes jobs of batches.
@@ -68,9 +79,13 @@ class JobPlanner:
         self._opening_counted = False
         self._seen = SeenStems(limits.spill_bytes)
 
-    def failures(self, batch: PromptBatch, asked: QuestionTokens) -> dict[int, str]:
+    def failures(self, batch: PromptBatch, asked: QuestionTokens, pairs: Pairs) -> dict[int, str]:
         """The rows that cannot run, and why; documents must be ensured."""
         documents, limit = self._documents, self._limits.context
+        longest = int(documents.lengths(pairs.anchors).max(initial=0))
+        longest += int(documents.lengths(pairs.partners).sum(axis=1).max(initial=0))
+        if longest + asked.fixed <= limit and not documents.errors:
+            return {}
         lengths = documents.lengths(batch.documents).sum(axis=1, dtype=np.int64) + asked.fixed
         wrong = lengths > limit
         if documents.errors:
@@ -85,22 +100,22 @@ class JobPlanner:
         return found
 
     def jobs(
-        self, ticket: int, batch: PromptBatch, asked: QuestionTokens, rows: Int64
+        self, ticket: int, reads: float, asked: QuestionTokens, pairs: Pairs, failed: Int64
     ) -> Iterator[Job]:
-        """The jobs of those rows that can run."""
+        """The jobs of a batch's pairs, those of failed rows left out."""
         if asked.anchor is None:
-            if len(rows):
-                yield self._alone(ticket, asked, rows)
+            if not len(failed) and len(pairs.rows):
+                yield self._alone(ticket, asked, pairs.rows)
             return
-        queued = distinct_ids(batch.documents[:, asked.anchor])[0]
-        if not len(rows):
+        queued = pairs.anchors
+        if len(failed):
+            pairs = pairs.without(failed)
+        if not len(pairs.rows):
             self._reads.drop(queued)
             return
-        pairs = pairs_of(batch, asked, rows)
-        lengths = self._documents.lengths(pairs.anchors)
         suffixes = suffix_tokens(asked, pairs.partners, self._documents)
         room = len(asked.opening) + len(asked.frame) + 2 * int(suffixes.lengths.max())
-        fits = lengths + room <= self._limits.slots
+        fits = self._documents.lengths(pairs.anchors) + room <= self._limits.slots
         self._reads.drop(np.setdiff1d(queued, pairs.anchors[fits], assume_unique=True))
         if fits.any():
             fitting = pairs.of_anchors(fits)
@@ -109,12 +124,12 @@ class JobPlanner:
             slices = (totals - 1) // self._limits.job_tokens
             for number in np.unique(slices).tolist():
                 part = fitting.of_anchors(slices == number)
-                yield self._job(ticket, batch, asked, part, tree)
+                yield self._job(ticket, reads, asked, part, tree)
         if not fits.all():
-            yield from self._whole(ticket, batch, asked, pairs.of_anchors(~fits), suffixes)
+            yield from self._whole(ticket, asked, pairs.of_anchors(~fits), suffixes)
 
     def _job(
-        self, ticket: int, batch: PromptBatch, asked: QuestionTokens, pairs: Pairs, tree: Trie
+        self, ticket: int, reads: float, asked: QuestionTokens, pairs: Pairs, tree: Trie
     ) -> Job:
         exact = build_trie(stem_tokens(asked, pairs.anchors, self._documents))
         forest = _forest(exact, tree, pairs)
@@ -123,7 +138,7 @@ class JobPlanner:
         suffixes = flatten(tree, self._limits.node_tokens)
         if stems is not exact or suffixes is not tree:
             forest = _forest(stems, suffixes, pairs)
-        return self._made(ticket, batch.reads, asked, pairs, forest, minimum)
+        return self._made(ticket, reads, asked, pairs, forest, minimum)
 
     def _least(self, asked: QuestionTokens, stems: Trie, forest: Forest) -> Int64:
         """(hosts,) int64: what each host adds to the session's minimum."""
@@ -166,12 +181,7 @@ class JobPlanner:
         return _whole_job(ticket, forest, rows, np.zeros_like(rows), np.array([asked.fixed]))
 
     def _whole(
-        self,
-        ticket: int,
-        batch: PromptBatch,
-        asked: QuestionTokens,
-        pairs: Pairs,
-        suffixes: Tokens,
+        self, ticket: int, asked: QuestionTokens, pairs: Pairs, suffixes: Tokens
     ) -> Iterator[Job]:
         """Jobs of anchors that the arena cannot hold: each runs inside one chunk."""
         exact = build_trie(stem_tokens(asked, pairs.anchors, self._documents))
@@ -202,10 +212,13 @@ class JobPlanner:
         return build_trie(concatenate([(literal(asked.opening), first), (stem, first)]))
 
 
-def pairs_of(batch: PromptBatch, asked: QuestionTokens, rows: Int64) -> Pairs:
-    """Name the distinct anchors and partners of some rows."""
-    ids = batch.documents if len(rows) == len(batch.documents) else batch.documents[rows]
-    anchors, anchor_of = distinct_ids(ids[:, asked.anchor or 0])
+def pairs_of(batch: PromptBatch, asked: QuestionTokens) -> Pairs:
+    """Name the distinct anchors and partners of a batch."""
+    ids, rows = batch.documents, np.arange(len(batch.documents), dtype=np.int64)
+    none = np.empty(0, dtype=np.int64)
+    anchors, anchor_of = (
+        (none, none) if asked.anchor is None else distinct_ids(ids[:, asked.anchor])
+    )
     places = asked.partners
     if not places:
         partners, partner_of = np.empty((1, 0), dtype=np.int64), np.zeros_like(rows)
@@ -240,7 +253,12 @@ def _forest(stems: Trie, suffixes: Trie, pairs: Pairs) -> Forest:
 
 
 def _rows(forest: Forest, pairs: Pairs) -> Rows:
-    prompt = forest.prompt_of(pairs.anchor_of, pairs.partner_of)
+    if forest.chosen is None:  # looked up once an anchor, not once a row
+        first = forest.host_of(np.arange(len(pairs.anchors))) * forest.suffixes.paths
+        prompt = first[pairs.anchor_of]
+        prompt += forest.suffixes.row_path[pairs.partner_of]
+    else:
+        prompt = forest.prompt_of(pairs.anchor_of, pairs.partner_of)
     return rows_by_prompt(prompt, pairs.rows, forest.prompts)
 
 

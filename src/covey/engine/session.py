@@ -16,7 +16,7 @@ from covey.engine.base import Answers, Counters, PromptBatch
 from covey.engine.chunk import BuiltChunk
 from covey.engine.grove import Grove
 from covey.engine.limits import Limits
-from covey.engine.planning import JobPlanner, distinct_ids
+from covey.engine.planning import JobPlanner, Pairs, pairs_of
 from covey.engine.questions import QuestionEncoder, QuestionTokens
 from covey.engine.reads import Reads
 from covey.engine.retention import RecomputeCost
@@ -40,6 +40,7 @@ class _Queued:
     ticket: int
     batch: PromptBatch
     asked: QuestionTokens
+    pairs: Pairs
     tokenised: Future[None]
 
 
@@ -106,12 +107,13 @@ class LocalSession:
             raise InputError("a batch names documents that this session does not hold.")
         started = time.perf_counter()
         asked = self._questions.encode(question)
-        if asked.anchor is not None:
-            self._reads.queue(distinct_ids(ids[:, asked.anchor])[0], batch.reads)
+        pairs = pairs_of(batch, asked)
+        self._reads.queue(pairs.anchors, batch.reads)
+        needed = np.concatenate([pairs.anchors, pairs.partners.ravel()])
+        tokenised = self._tokeniser.submit(self._tokens.ensure, needed)
         ticket = self._tickets
         self._tickets += 1
-        tokenised = self._tokeniser.submit(self._tokens.ensure, ids)
-        self._queue.append(_Queued(ticket, batch, asked, tokenised))
+        self._queue.append(_Queued(ticket, batch, asked, pairs, tokenised))
         self.counters.host_seconds += time.perf_counter() - started
         return ticket
 
@@ -207,16 +209,15 @@ class LocalSession:
         """Tell which rows of a batch fail, and queue the others' jobs."""
         item.tokenised.result()
         batch = item.batch
-        errors = self._planner.failures(batch, item.asked)
-        rows = np.arange(len(batch.documents), dtype=np.int64)
+        errors = self._planner.failures(batch, item.asked, item.pairs)
+        failed = np.array(sorted(errors), dtype=np.int64)
         if errors:
-            failed = np.array(sorted(errors), dtype=np.int64)
-            rows = np.setdiff1d(rows, failed, assume_unique=True)
             self.counters.failed += len(failed)
             self.counters.prompts += len(failed)
             scores = np.full((len(failed), 1), np.nan)
             self._answers.append(Answers(item.ticket, failed, scores, errors))
-        self._scheduler.add(item.ticket, self._planner.jobs(item.ticket, batch, item.asked, rows))
+        jobs = self._planner.jobs(item.ticket, batch.reads, item.asked, item.pairs, failed)
+        self._scheduler.add(item.ticket, jobs)
 
     def _deliver(self, built: BuiltChunk, margins: np.ndarray) -> None:
         for part in built.parts:
