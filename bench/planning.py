@@ -1,6 +1,6 @@
 """Time to parse, bind and plan a long statement: 300 lines, 20 AI calls.
 
-    python bench/planning.py
+python bench/planning.py
 """
 
 from __future__ import annotations
