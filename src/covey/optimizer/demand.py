@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,6 +13,8 @@ from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.plan.nodes import Ask, DocumentColumn, Stop
 from covey.sql.from_clause import NotPlanned
 from covey.sql.text import Span
+
+_NAME = re.compile(r'"[^".]+"|\w+')
 
 
 class Demand:
@@ -113,11 +116,9 @@ def locate(
     for source in loaded:
         if work.names_other(span, source.source.alias, sources):
             continue
-        # With a row id beside it an aggregate does not bind: its document is no row's.
-        query = f"SELECT ({text}), {source.row_id} FROM {source.load.table} AS {source.alias}"
-        columns = work.binder.columns(query)
-        if columns is not None:
-            found.append((source, columns[0][1]))
+        kind = _type_in(source, text, work)
+        if kind is not None:
+            found.append((source, kind))
     if len(found) != 1:
         raise NotPlanned("one of its documents comes from several tables at once")
     source, kind = found[0]
@@ -128,15 +129,26 @@ def locate(
             span=span,
             hint="Decode it: decode(column) reads UTF-8.",
         )
-    if source.nullable and not _plain_column(text):
+    if source.nullable and _plain_column(text) is None:
         raise NotPlanned("a document under an outer join is not a plain column")
     expression = f"CAST(({text}) AS VARCHAR)"
     return source, DocumentColumn(source.load.table, source.source.alias, expression)
 
 
-def _plain_column(text: str) -> bool:
-    """Whether the text is `column` or `alias.column`, which is NULL where its row is missing."""
-    parts = text.strip().split(".")
-    return 0 < len(parts) < 3 and all(
-        part.isidentifier() or (part[:1] == '"' == part[-1:]) for part in parts
-    )
+def _type_in(source: LoadedSource, text: str, work: Workspace) -> str | None:
+    """The SQL type of an expression over the rows of one source; None where it is none."""
+    names = _plain_column(text)
+    if names is not None and len(names) == 2 and names[0] == source.source.alias.lower():
+        return source.columns.get(names[1])
+    # With a row id beside it an aggregate does not bind: its document is no row's.
+    query = f"SELECT ({text}), {source.row_id} FROM {source.load.table} AS {source.alias}"
+    columns = work.binder.columns(query)
+    return None if columns is None else columns[0][1]
+
+
+def _plain_column(text: str) -> list[str] | None:
+    """The names in `column` or `alias.column`, which is NULL where its row is missing."""
+    parts = _NAME.findall(text.strip())
+    if not 0 < len(parts) < 3 or ".".join(parts) != text.strip():
+        return None
+    return [part.strip('"').lower() for part in parts]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 
 from covey.logical.blocks import Block, Source
 from covey.logical.calls import AICall
@@ -20,11 +20,13 @@ class LoadedSource:
     """A source of FROM and the temporary table that stands in for it.
 
     Attributes:
+        columns: SQL type by name, lower case.
         nullable: whether a join fills its columns with NULL.
     """
 
     source: Source
     load: Load
+    columns: Mapping[str, str] = field(hash=False)
     nullable: bool
 
     @property
@@ -106,13 +108,13 @@ class Workspace:
         """Whether a step since the mark drops rows."""
         return any(isinstance(step, Prune) for step in self.steps[mark.steps :])
 
-    def _kept(self, columns: list[tuple[str, str]]) -> str:
+    def _kept(self, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """The columns of a source that the statement may read."""
         if self._named is None:
-            return "*"
-        kept = [name for name, _ in columns if name.lower() in self._named]
-        # A source of which only the number of rows matters.
-        return ", ".join(quote_name(name) for name in kept or [columns[0][0]])
+            return columns
+        kept = [column for column in columns if column[0].lower() in self._named]
+        # A source of which only the number of rows matters keeps one.
+        return kept or columns[:1]
 
     def names_other(self, span: Span, alias: str, sources: tuple[Source, ...]) -> bool:
         """Whether a text names the alias of another source: a quick no, before binding."""
@@ -150,7 +152,9 @@ class Workspace:
             raise NotPlanned(f"{source.alias} has a column named rowid")
         if len({name.lower() for name, _ in columns}) < len(columns):
             raise NotPlanned(f"{source.alias} has two columns of one name")
-        query = f"{self.with_clause(block)}SELECT {self._kept(columns)} FROM {relation}"
+        kept = self._kept(columns)
+        names = ", ".join(quote_name(name) for name, _ in kept)
+        query = f"{self.with_clause(block)}SELECT {names} FROM {relation}"
         pushed = []
         for span in list(conditions):
             if self.names_other(span, source.alias, block.sources):
@@ -163,9 +167,11 @@ class Workspace:
         if pushed:
             query += f" WHERE {' AND '.join(f'({text})' for text in pushed)}"
         table = f"covey_source_{next(self._table_names)}"
-        self.binder.create_empty(table, query)
+        if not self.binder.create_empty(table, kept):
+            raise NotPlanned(f"{source.alias} has a column that no table can have")
         load = Load(table, source.alias, query, tuple(pushed))
         self.steps.append(load)
         self.edited.replace(source.span, table if source.has_alias else f"{table} AS {alias}")
-        self._loaded[source.span] = LoadedSource(source, load, not block.keeps(number))
+        types = {name.lower(): kind for name, kind in kept}
+        self._loaded[source.span] = LoadedSource(source, load, types, not block.keeps(number))
         return self._loaded[source.span]

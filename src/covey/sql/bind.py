@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from covey.errors import QueryError
-from covey.sql.text import EditedText, OffsetMap, Span
+from covey.sql.text import EditedText, OffsetMap, Span, quote_name
 
 # What a statement can be that DuckDB refuses before it runs: mistakes of the query.
 MISTAKES = (
@@ -111,11 +111,18 @@ class Binder:
         plain = not isinstance(error, duckdb.ParserException)
         return plain and [s.type for s in statements] != [duckdb.StatementType.PRAGMA]
 
-    def create_empty(self, table: str, query: str) -> None:
-        """Create a temporary table with the columns of a query and no rows."""
-        self._connection.execute(
-            f"CREATE TEMP TABLE {table} AS SELECT * FROM ({query}) LIMIT 0"
-        ).fetchall()
+    def create_empty(self, table: str, columns: list[tuple[str, str]]) -> bool:
+        """Create a temporary table of some columns, given by name and type, and no rows.
+
+        Returns:
+            False where a column has a type that no table can have.
+        """
+        given = ", ".join(f"{quote_name(name)} {kind}" for name, kind in columns)
+        try:
+            self._connection.execute(f"CREATE TEMP TABLE {table} ({given})").fetchall()
+        except MISTAKES:
+            return False
+        return True
 
     def columns(self, query: str) -> list[tuple[str, str]] | None:
         """Names and types of the columns of a query; None where DuckDB refuses it."""
