@@ -1,4 +1,4 @@
-# Targets that people type: make demo, make test, make lint, make clean.
+# Targets that people type: make demo, make test, make lint, make fuzz, make clean.
 #
 # Everything goes into .venv in this folder, from constraints.txt. A stamp file there
 # records what was installed, so a change of pyproject.toml or constraints.txt updates an
@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 RUNTIME := $(VENV)/.runtime-installed
 DEVELOPMENT := $(VENV)/.development-installed
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint format fuzz clean
 
 demo: $(RUNTIME)
 	$(BIN)/covey demo
@@ -23,6 +23,13 @@ lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The nightly form of the differential tests: more examples, a new seed each day. Both are
+# printed with a failure, and COVEY_FUZZ_SEED repeats it.
+fuzz: $(DEVELOPMENT)
+	COVEY_FUZZ_EXAMPLES=$${COVEY_FUZZ_EXAMPLES:-40000} \
+	  COVEY_FUZZ_SEED=$${COVEY_FUZZ_SEED:-$$(date +%Y%m%d)} \
+	  $(BIN)/python -m pytest tests/differential
 
 format: $(DEVELOPMENT)
 	$(BIN)/ruff check --fix .
