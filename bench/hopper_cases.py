@@ -10,11 +10,12 @@ from torch import Tensor
 
 from covey.kernels.base import Activation, Chunk, Geometry, Weight
 from covey.kernels.hopper import gemm
-from covey.kernels.hopper.dense import flash_attention
+from covey.kernels.hopper.dense import load_flash_attention
 from covey.kernels.hopper.kernels import HopperKernels
 from covey.kernels.hopper.norm import add_norm
 from covey.kernels.hopper.work import Limits
 
+flash_attention = load_flash_attention()
 CUDA = torch.device("cuda")
 FP8 = torch.float8_e4m3fn
 HIDDEN, HEADS, KV_HEADS, D, FFN, LAYERS = 2560, 32, 8, 128, 9728, 36
@@ -90,6 +91,6 @@ def random_product(rows: int, out: int, width: int) -> tuple[Activation, Weight]
     """An activation as the norm leaves it, and a block-scaled weight."""
     ones = torch.ones(width, device=CUDA, dtype=torch.bfloat16)
     x = add_norm(normal(rows, width), None, ones, epsilon=EPSILON, out_dtype=FP8, quantised=True)
-    values = torch.randn(out, width, device=CUDA).mul_(100).to(FP8)
+    values = torch.randn(out, width, device=CUDA).mul_(100).clamp_(-448, 448).to(FP8)
     scales = torch.rand(out // 128, width // 128, device=CUDA) * 1e-4 + 1e-4
     return x, Weight(values, scales)

@@ -23,7 +23,6 @@ from torch import Tensor
 from covey.kernels.base import Activation, Chunk, KvLayer, Weight
 from covey.kernels.hopper import gemm
 from covey.kernels.hopper.attend import packed_attention
-from covey.kernels.hopper.dense import flash_attention
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.kernels import HopperPlan
 from covey.kernels.hopper.norm import add_norm
@@ -42,6 +41,7 @@ from hopper_cases import (
     WEIGHTS,
     D,
     chunk_of,
+    flash_attention,
     heads_of,
     kernels,
     normal,
@@ -78,7 +78,7 @@ def print_times(tokens: int) -> None:
         "gate, FP8", tokens, tokens * FFN * 5,
         lambda: gate(both, out_dtype=FP8, quantised=True),
     )  # fmt: skip
-    for name, multiply in (("DeepGEMM", gemm._deep_gemm()), ("scaled_mm", gemm.scaled_mm)):
+    for name, multiply in (("DeepGEMM", gemm.deep_gemm()), ("scaled_mm", gemm.scaled_mm)):
         total = 0.0
         for label, out, width in WEIGHTS:
             x, matrix = random_product(tokens, out, width)
@@ -136,11 +136,11 @@ def print_attention_times(tokens: int) -> None:
 
 BUILDS = (
     (16, 32, 4, 2),
-    (16, 64, 4, 2),
-    (16, 64, 4, 3),
-    (32, 64, 8, 2),
-    (32, 64, 8, 3),
-    (32, 128, 8, 2),
+    (16, 32, 4, 1),
+    (16, 32, 4, 3),
+    (16, 16, 4, 2),
+    (16, 32, 8, 2),
+    (32, 32, 8, 2),
 )
 
 

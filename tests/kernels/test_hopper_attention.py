@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from covey.kernels.base import Chunk, Geometry, KvLayer
+from covey.kernels.hopper.checks import padded
 from covey.kernels.hopper.work import Limits
 from kernels import interpreted
 from kernels.forests import forest, random_forest, some_rows
@@ -83,7 +84,7 @@ def test_quantised_heads_carry_a_scale_each(count: int) -> None:
         quantised=True,
     )
     expected = theirs.tree_attention(q, k, v, theirs.plan(chunk), None).values
-    assert found.scales is not None and found.scales.stride() == (1, -(-count // 4) * 4)
+    assert found.scales is not None and found.scales.stride() == (1, padded(count))
     largest = expected.view(count, 4, 128).abs().amax(2)
     torch.testing.assert_close(found.scales, largest / 448, rtol=1e-5, atol=0)
     widened = found.values * found.scales.repeat_interleave(128, 1)

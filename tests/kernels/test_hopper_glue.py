@@ -8,7 +8,9 @@ from torch import Tensor
 
 from covey.errors import RunError
 from covey.kernels.base import KvLayer
+from covey.kernels.hopper.checks import padded
 from covey.kernels.hopper.gate import gate
+from covey.kernels.hopper.gemm import multiply_layout
 from covey.kernels.hopper.logits import answer_logits
 from covey.kernels.hopper.norm import add_norm
 from covey.kernels.hopper.rotate import Turn, rotate_and_store
@@ -45,7 +47,7 @@ def test_norm_is_that_of_the_rounded_sum(
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 128), (6, 384), (7, 2560)])
-def test_quantised_norm_has_a_scale_a_group_by_columns_with_room_for_fours(
+def test_quantised_norm_has_a_scale_a_group_by_columns_with_room_for_products(
     rows: int, width: int
 ) -> None:
     torch.manual_seed(width)
@@ -55,7 +57,7 @@ def test_quantised_norm_has_a_scale_a_group_by_columns_with_room_for_fours(
     # Stored in float32, so that all but the cast is seen.
     out = add_norm(x, None, weight, epsilon=1e-6, out_dtype=torch.float32, quantised=True)
     assert out.scales is not None and out.scales.shape == (rows, width // 128)
-    assert out.scales.stride() == (1, -(-rows // 4) * 4)
+    assert out.scales.stride() == (1, padded(rows))
     largest = expected.view(rows, -1, 128).abs().amax(2)
     near(out.scales, largest.clamp(min=1e-10) / 448)
     assert out.values.abs().max() <= 448 * (1 + 1e-6)
@@ -165,3 +167,27 @@ def test_what_a_kernel_would_read_wrongly_is_refused_by_name() -> None:
         gate(torch.randn(2, 400), out_dtype=x.dtype, quantised=True)
     with pytest.raises(RunError, match="head is"):
         answer_logits(x, None, weight, torch.randn(2, 255), 1e-6)
+
+
+def test_products_see_few_small_sizes_and_little_padding_in_large_ones() -> None:
+    sizes = [padded(rows) for rows in range(4097)]
+    assert all(size >= rows and size % 4 == 0 for rows, size in enumerate(sizes))
+    assert len(set(sizes)) < 16
+    assert padded(16_381) == 16_384
+
+
+def test_rows_taken_from_an_activation_are_laid_out_for_a_product_again() -> None:
+    out = add_norm(
+        torch.randn(9, 256), None, torch.ones(256), epsilon=1e-6, out_dtype=torch.float32,
+        quantised=True,
+    )  # fmt: skip
+    taken = out.take(torch.tensor([7, 0, 3]))
+    for x in (out, taken):
+        room = multiply_layout(x)
+        rows = len(x.values)
+        assert room.scales is not None and x.scales is not None
+        assert room.values.shape == (padded(rows), 256) and room.values.is_contiguous()
+        assert room.scales.stride() == (1, padded(rows))
+        assert torch.equal(room.values[:rows], x.values)
+        assert torch.equal(room.scales[:rows], x.scales)
+    assert multiply_layout(out).values.data_ptr() == out.values.data_ptr()

@@ -94,11 +94,11 @@ def test_an_anchor_in_the_arena_is_one_dense_call_and_its_suffixes_are_packed() 
 
 
 def test_a_long_document_with_partners_is_causal_over_itself_and_dense_under_them() -> None:
-    document = [i - 1 for i in range(600)]
-    partners = [599 if i % 4 == 0 else 599 + i for i in range(400)]
+    document = [i - 1 for i in range(700)]
+    partners = [699 if i % 4 == 0 else 699 + i for i in range(400)]
     work = tree_work(forest(document + partners, []), None, Limits())
     kinds = [(call.causal, call.queries.tolist(), call.keys.tolist()) for call in work.parts]
-    assert kinds == [(True, [[0, 604]], [[0, 604]]), (False, [[604, 1000]], [[0, 600]])]
+    assert kinds == [(True, [[0, 704]], [[0, 704]]), (False, [[704, 1100]], [[0, 700]])]
 
 
 @pytest.mark.parametrize("rows", [None, np.array([], dtype=np.int64)])

@@ -49,6 +49,9 @@ class Geometry:
 class Chunk:
     """The new tokens of one forward pass, what they may see and what is kept of them.
 
+    Every layer stores its kept rows before any row attends, so a chunk may read slots that
+    it fills itself.
+
     Attributes:
         tokens: (n,) int32 ids, depth-first.
         depths: (n,) int32 position in the prompt, counting tokens in the arena.

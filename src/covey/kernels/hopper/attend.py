@@ -233,7 +233,7 @@ def packed_attention(
     scale: float,
     out_dtype: torch.dtype,
     quantised: bool,
-    keys: int = 64,
+    keys: int = 32,
     warps: int = 4,
     stages: int = 2,
 ) -> Activation:

@@ -8,6 +8,7 @@ is copied together, and the rows between sequences are left alone.
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,7 +58,13 @@ class DenseAttention(Protocol):
         ...
 
 
-def flash_attention(
+def load_flash_attention() -> DenseAttention:
+    """Load the library, which registers its operations with torch."""
+    importlib.import_module("fa3_fwd._C")
+    return _flash_attention
+
+
+def _flash_attention(
     q: Tensor, k: Tensor, v: Tensor, call: DeviceCall, scale: float
 ) -> tuple[Tensor, Tensor]:
     """See `DenseAttention`; BF16 on sm_90.
@@ -67,7 +74,7 @@ def flash_attention(
     """
     for name, x in (("q", q), ("k", k), ("v", v)):
         fits = x.dtype is torch.bfloat16 and x.stride(2) == 1
-        require(fits, "flash_attention", f"{name} is {x.dtype} with strides {x.stride()}")
+        require(fits, "dense attention", f"{name} is {x.dtype} with strides {x.stride()}")
     out, lse, *_ = torch.ops.fa3_fwd.fwd(
         q, k, v, None, None, None, None,
         call.query_starts, call.key_starts, None, call.query_counts, call.key_counts,

@@ -1,8 +1,9 @@
 """Quantising to FP8 in groups of 128 values, as every kernel here does it.
 
 A group's scale is its largest magnitude over 448, the largest e4m3 value, in float32.
-Scales lie by columns: those of one group of all rows are neighbours, and a column has
-room for a multiple of four rows, which is what the matrix kernels' bulk copies need.
+Scales lie by columns: those of one group of all rows are neighbours. Values and scales
+have room for `checks.padded` rows, at least a multiple of four, which is what the matrix
+kernels' bulk copies need.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def empty_activation(
         quantised: whether it carries scales.
 
     Returns:
-        values (rows, width), whose storage goes on to a multiple of four rows, and
-        scales (rows, width / 128) float32 with strides (1, that multiple), or None.
+        values (rows, width), whose storage goes on to `padded(rows)` rows, and
+        scales (rows, width / 128) float32 with strides (1, padded(rows)), or None.
     """
     if not quantised:
         return Activation(torch.empty(rows, width, device=device, dtype=values))

@@ -19,6 +19,7 @@ from torch import Tensor
 from covey.errors import ModelError
 from covey.kernels.base import Activation, Weight
 from covey.kernels.hopper.checks import GROUP, padded
+from covey.kernels.hopper.fp8 import empty_activation
 
 Multiply = Callable[[Activation, Weight], Tensor]
 
@@ -32,7 +33,7 @@ def choose_multiply(device: torch.device) -> tuple[Multiply, str]:
         ModelError: none is.
     """
     reasons = []
-    for name, make in (("DeepGEMM", _deep_gemm), ("torch.scaled_mm", lambda: scaled_mm)):
+    for name, make in (("DeepGEMM", deep_gemm), ("torch.scaled_mm", lambda: scaled_mm)):
         try:
             multiply = make()
             error = _trial(multiply, device)
@@ -47,16 +48,24 @@ def choose_multiply(device: torch.device) -> tuple[Multiply, str]:
 
 
 def multiply_layout(x: Activation) -> Activation:
-    """An activation whose scales lie as the products need them; copied where they do not."""
+    """All rows that an activation has room for, as the products need them.
+
+    An activation that was not made by `empty_activation` is copied into the room.
+    """
     scales = x.scales
     if scales is None:
         raise ModelError("an FP8 product needs a scaled activation")
     rows, groups = scales.shape
-    if rows == 0 or (scales.stride(0) == 1 and scales.stride(1) == padded(rows)):
-        return x
-    room = torch.empty(groups, padded(rows), device=scales.device, dtype=scales.dtype)
-    room.t()[:rows].copy_(scales)
-    return Activation(x.values, room.t()[:rows])
+    room = padded(rows)
+    if scales.stride() != (1, room):
+        there = empty_activation(rows, groups * GROUP, scales.device, x.values.dtype, True)
+        if there.scales is None:
+            raise ModelError("an FP8 product needs a scaled activation")
+        there.values.copy_(x.values)
+        there.scales.copy_(scales)
+        x, scales = there, there.scales
+    values = x.values.as_strided((room, groups * GROUP), (groups * GROUP, 1))
+    return Activation(values, scales.as_strided((room, groups), (1, room)))
 
 
 def scaled_mm(x: Activation, weight: Weight) -> Tensor:
@@ -69,19 +78,16 @@ def scaled_mm(x: Activation, weight: Weight) -> Tensor:
         raise ModelError("an FP8 product needs scales on both sides")
     if not rows:
         return torch.empty(0, len(weight.values), device=x.values.device, dtype=torch.bfloat16)
-    room = padded(rows)
-    values = x.values
-    if room != rows:
-        values = torch.empty(room, width, device=values.device, dtype=values.dtype)
-        values[:rows] = x.values
-    scales = x.scales.as_strided((room, width // GROUP), (1, room))
+    room = multiply_layout(x)
+    if room.scales is None:
+        raise ModelError("an FP8 product needs scales on both sides")
     factors = weight.scales
     if factors.shape[1] % 4:
         factors = torch.nn.functional.pad(factors, (0, -factors.shape[1] % 4))
     found = torch_scaled_mm(
-        values,
+        room.values,
         weight.values.t(),
-        scales,
+        room.scales,
         ScalingType.BlockWise1x128,
         factors.t()[: width // GROUP],
         ScalingType.BlockWise128x128,
@@ -90,16 +96,19 @@ def scaled_mm(x: Activation, weight: Weight) -> Tensor:
     return found[:rows]
 
 
-def _deep_gemm() -> Multiply:
-    import deep_gemm
+def deep_gemm() -> Multiply:
+    """The product by DeepGEMM, which compiles its kernels at first use."""
+    import deep_gemm as library
 
     def multiply(x: Activation, weight: Weight) -> Tensor:
         rows, columns = len(x.values), len(weight.values)
-        out = torch.empty(rows, columns, device=x.values.device, dtype=torch.bfloat16)
-        if rows:
-            left, right = (x.values, x.scales), (weight.values, weight.scales)
-            deep_gemm.fp8_gemm_nt(left, right, out, disable_ue8m0_cast=True)
-        return out
+        if not rows:
+            return torch.empty(0, columns, device=x.values.device, dtype=torch.bfloat16)
+        room = multiply_layout(x)
+        out = torch.empty(len(room.values), columns, device=x.values.device, dtype=torch.bfloat16)
+        left, right = (room.values, room.scales), (weight.values, weight.scales)
+        library.fp8_gemm_nt(left, right, out, disable_ue8m0_cast=True)
+        return out[:rows]
 
     return multiply
 
@@ -118,7 +127,7 @@ def _trial(multiply: Multiply, device: torch.device) -> float:
         GROUP, 1
     )
     expected = wide_x @ wide.T
-    found = multiply(multiply_layout(Activation(x, scales)), Weight(weight, factors)).double()
+    found = multiply(Activation(x, scales), Weight(weight, factors)).double()
     return float((found - expected).norm() / expected.norm())
 
 

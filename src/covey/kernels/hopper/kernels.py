@@ -13,9 +13,9 @@ from torch import Tensor
 from covey.errors import RunError
 from covey.kernels.base import Activation, Chunk, Geometry, Int32, Int64, KvLayer, Weight
 from covey.kernels.hopper.attend import TileWork, packed_attention
-from covey.kernels.hopper.dense import DenseAttention, DeviceCall, flash_attention
+from covey.kernels.hopper.dense import DenseAttention, DeviceCall, load_flash_attention
 from covey.kernels.hopper.gate import gate
-from covey.kernels.hopper.gemm import Multiply, choose_multiply, multiply_layout
+from covey.kernels.hopper.gemm import Multiply, choose_multiply
 from covey.kernels.hopper.logits import answer_logits
 from covey.kernels.hopper.norm import add_norm
 from covey.kernels.hopper.rotate import Turn, rotate_and_store
@@ -112,7 +112,7 @@ class HopperKernels:
         """See `Kernels.linear`."""
         if weight.scales is None:
             return F.linear(x.values, weight.values)
-        return self._multiply(multiply_layout(x), weight)
+        return self._multiply(x, weight)
 
     def rotate_and_store(
         self,
@@ -178,10 +178,13 @@ def load_hopper(
         ModelError: no FP8 product works.
     """
 
-    multiply, sentence = (
-        choose_multiply(device) if quantised else (_no_fp8, "Products run in BF16 on cuBLAS.")
+    multiply: Multiply = _no_fp8
+    sentence = "Products run in BF16 on cuBLAS."
+    if quantised:
+        multiply, sentence = choose_multiply(device)
+    kernels = HopperKernels(
+        geometry, device, torch.bfloat16, quantised, multiply, load_flash_attention()
     )
-    kernels = HopperKernels(geometry, device, torch.bfloat16, quantised, multiply, flash_attention)
     return kernels, f"Hopper kernels: FlashAttention-3 and Triton. {sentence}"
 
 

@@ -39,7 +39,7 @@ class Limits:
     tile_rows: int = 16
     dense_keys: int = 256
     dense_rows: int = 64
-    causal_rows: int = 512
+    causal_rows: int = 640
     parts: int = 3
 
 
