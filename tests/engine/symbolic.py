@@ -78,11 +78,13 @@ class SymbolicRunner:
     Attributes:
         chunks: all that ran.
         computed: every prefix in the order it was computed, repeats included.
+        answered: the prompts that each chunk answers.
     """
 
     def __init__(self, slots: int, fail_at: int | None = None) -> None:
         self.chunks: list[Chunk] = []
         self.computed: list[Prompt] = []
+        self.answered: list[list[Prompt]] = []
         self._fail_at = fail_at
         self._slots: list[tuple[int, int] | None] = [None] * slots
         self._prompts: dict[tuple[int, int], Prompt] = {}
@@ -101,7 +103,8 @@ class SymbolicRunner:
         for row in np.argsort(chunk.depths, kind="stable").tolist():
             self._prompts[number, row] = self._prompt(chunk, number, row, seen[row])
             self.computed.append(self._prompts[number, row])
-        return Found(np.array([margin(self._prompts[number, r]) for r in chunk.answers.tolist()]))
+        self.answered.append([self._prompts[number, row] for row in chunk.answers.tolist()])
+        return Found(np.array([margin(prompt) for prompt in self.answered[-1]]))
 
     def _seen(self, chunk: Chunk, row: int) -> list[int]:
         """The arena slots a row sees."""

@@ -7,6 +7,10 @@ import numpy.typing as npt
 
 from covey.prompts.forest.ragged import Int64
 
+# A read in the queue is certain and comes first; one to be expected comes later, if at all.
+# Where the arena is short, what counts is that the former always wins.
+_QUEUED = 4.0
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -37,8 +41,13 @@ class Reads:
         return int(self._queued[document]) if document < len(self._queued) else 0
 
     def expected(self, documents: Int64) -> Floats:
-        """(n,) float64: reads expected of each document, those of the queue included."""
-        found: Floats = self._queued[documents] + self._later[documents]
+        """(n,) float64: reads expected of each document, one in the queue counting more."""
+        found: Floats = _QUEUED * self._queued[documents] + self._later[documents]
+        return found
+
+    def beside(self, documents: Int64) -> Floats:
+        """(n,) float64: as `expected`, one of the batches in the queue left out."""
+        found: Floats = self.expected(documents) - _QUEUED
         return found
 
     def _grow(self, count: int) -> None:

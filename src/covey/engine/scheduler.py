@@ -275,7 +275,7 @@ class Scheduler:
     def _keeps(self, work: _Work, above: GroveNode, count: int) -> bool:
         """Whether tokens that nothing in this chunk needs kept should be kept for others."""
         documents = work.job.documents_of(work.first, work.stop)
-        reads = float(self._reads.expected(documents).max()) - 1.0  # this job's own
+        reads = float(self._reads.beside(documents).max())
         if reads <= 0:
             return False
         pool = self._grove.pool

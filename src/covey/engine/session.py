@@ -109,6 +109,7 @@ class LocalSession:
         asked = self._questions.encode(question)
         pairs = pairs_of(batch, asked)
         self._reads.queue(pairs.anchors, batch.reads)
+        self._value(pairs.anchors)
         needed = np.concatenate([pairs.anchors, pairs.partners.ravel()])
         tokenised = self._tokeniser.submit(self._tokens.ensure, needed)
         ticket = self._tickets
@@ -125,6 +126,12 @@ class LocalSession:
     def release(self, documents: Int64) -> None:
         """See `EngineSession.release`."""
         self._reads.release(documents)
+        self._value(documents)
+
+    def _value(self, documents: Int64) -> None:
+        """Tell the grove how often resident documents are expected to be read now."""
+        if not self._grove.documents:
+            return
         held = [d for d in documents.tolist() if self._grove.holds(d)]
         expected = self._reads.expected(np.array(held, dtype=np.int64)).tolist()
         for document, reads in zip(held, expected, strict=True):
