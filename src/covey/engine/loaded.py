@@ -21,9 +21,10 @@ from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
 from covey.models.rope import frequencies
 from covey.models.spec import ModelSpec, WeightDtype
-from covey.models.tokenizer import TextEncoder
 from covey.prompts.documents import DocumentStore
+from covey.prompts.fast_tokens import checked_encoder
 from covey.prompts.layout import LAYOUTS, Layout
+from covey.prompts.tokens import Encoder
 
 _CPU_BUDGET = 1024  # new tokens a chunk: its activations stay in the caches
 _GPU_BUDGET = 16384
@@ -48,7 +49,7 @@ class LoadedEngine:
         fingerprint: str,
         runner: Callable[[int], ChunkRunner],
         spec: ModelSpec,
-        encoder: TextEncoder,
+        encoder: Encoder,
         layout: Layout,
         limits: Limits,
     ) -> None:
@@ -72,8 +73,7 @@ class LoadedEngine:
         if self._runner is None or self._runner[0] != slots:
             self._runner = None  # an arena is freed before another is made
             self._runner = (slots, self._make_runner(slots))
-        self._busy = True
-        return LocalSession(
+        session = LocalSession(
             documents,
             self._runner[1],
             self._spec,
@@ -82,6 +82,8 @@ class LoadedEngine:
             self.limits,
             self._release,
         )
+        self._busy = True
+        return session
 
     def _release(self) -> None:
         self._busy = False
@@ -127,7 +129,7 @@ def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -
         hashlib.sha256("\n".join([*identity, where.type]).encode()).hexdigest(),
         runner,
         spec,
-        encoder,
+        checked_encoder(encoder, encoder.json),
         LAYOUTS[layout],
         _limits(spec, where, dtype),
     )

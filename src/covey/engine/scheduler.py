@@ -12,9 +12,9 @@ packed, so a slot that is given away is read before it is written again. A stem 
 when something reads it later: the rest of its own subtree in a later chunk, another batch
 in the queue, or one to come (`PromptBatch.reads`). All else leaves nothing behind.
 
-**No deadlock.** Between chunks only the path of cut work is held. Jobs hold no path that
-cannot fit the arena (see `covey.engine.planning`), so that the first piece of a chunk always
-finds room, if need be after that path was let go.
+**No deadlock.** Between chunks only the path of cut work is held, and cut work goes on first.
+No job has a path that cannot fit the arena (see `covey.engine.planning`), so that the first
+piece of a chunk always finds room.
 """
 
 from __future__ import annotations

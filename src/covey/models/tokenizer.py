@@ -38,6 +38,12 @@ class TextEncoder:
         self._tokenizer = tokenizer
         self.fingerprint = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
 
+    @property
+    def json(self) -> str:
+        """The tokenizer in the format of Hugging Face's `tokenizer.json`."""
+        text: str = self._tokenizer.to_str()
+        return text
+
     def ids(self, text: str) -> list[int]:
         """Token ids of one text, nothing added around it."""
         found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
