@@ -14,7 +14,6 @@ import argparse
 import secrets
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from covey.kernels.base import Activation, Chunk, KvLayer, Weight
 from covey.kernels.hopper import gemm
-from covey.kernels.hopper.attend import packed_attention
+from covey.kernels.hopper.attend import Build, Queries, packed_attention
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.kernels import HopperPlan
 from covey.kernels.hopper.norm import add_norm
@@ -113,62 +112,70 @@ def row(
 
 def print_attention_times(tokens: int) -> None:
     """Print the packed kernel in several builds, and dense calls beside it."""
-    print("attention, one layer: dense part, packed part by (tile rows, keys, warps, stages)")
+    print("attention, one layer: dense part, packed part by build")
     arena = KvLayer(normal(40_000, KV_HEADS, D), normal(40_000, KV_HEADS, D))
     cases = {
         f"{n} tokens behind {a}": suffixes(tokens, n, a)
-        for n, a in ((5, 4096), (15, 1024), (60, 1024), (5, 0), (15, 48))
+        for n, a in ((5, 4096), (15, 1024), (15, 256), (5, 0), (15, 48))
     }
     cases["300 tokens"] = suffixes(tokens, 300, 0)
-    cases["1,000 tokens"] = suffixes(tokens, 1000, 0)
+    cases["600 tokens"] = suffixes(tokens, 600, 0)
     cases["300 tokens, 20 of them common"] = chunk_of(
         [(300, -1, 0)] + [(280, 19, 20)] * (tokens // 280 - 1)
     )
     for label, chunk in cases.items():
         qkv = normal(len(chunk), QKV)
         for limits, causal in ((Limits(causal_rows=256), "dense"), (NEVER, "packed")):
-            times = attention_times(qkv, chunk, arena, limits)
-            if causal == "packed" and len(chunk.past_rows) and label.endswith("4096"):
+            if causal == "packed" and label.endswith("4096"):
                 continue
-            line = "  ".join(f"{key}: {value * 1e9 * 36:.0f}" for key, value in times.items())
-            print(f"  {label}, {causal} (ns/token x 36)\n      {line}", flush=True)
+            times = attention_times(qkv, chunk, arena, limits)
+            if not times:
+                continue
+            print(f"  {label}, {causal} (us/token x 36)")
+            for name, value in times.items():
+                print(f"      {name:<50}{value * 36e6:8.3f}", flush=True)
 
 
-BUILDS = (
-    (16, 32, 4, 2),
-    (16, 32, 4, 1),
-    (16, 32, 4, 3),
-    (16, 16, 4, 2),
-    (16, 32, 8, 2),
-    (32, 32, 8, 2),
-)
+BUILDS = {
+    f"{keys} keys, {stages} stages, {registers} registers": Build(keys, 4, stages, registers)
+    for keys, stages, registers in ((16, 2, 128), (16, 2, 255), (32, 3, 160), (32, 3, 255))
+}
 
 
 def attention_times(qkv: Tensor, chunk: Chunk, arena: KvLayer, limits: Limits) -> dict[str, float]:
-    """Seconds a token of the dense calls, and of each build of the packed kernel."""
+    """Seconds a token of the dense calls, of turning, and of each build of the packed kernel."""
     q, k, v = heads_of(qkv)
-    found = {}
+    plan = kernels(gemm.scaled_mm, limits).plan(chunk)
+    if not plan.calls and limits is not NEVER:
+        return {}
+    norms = normal(D), normal(D)
     parts: list[tuple[Tensor, Tensor]] = []
-    for build in BUILDS:
-        plan = kernels(gemm.scaled_mm, replace(limits, tile_rows=build[0])).plan(chunk)
-        if not parts and plan.calls:
 
-            def dense() -> list[tuple[Tensor, Tensor]]:
-                return [
-                    flash_attention(q, *((arena.k, arena.v) if c.past else (k, v)), c, D**-0.5)
-                    for c in plan.calls  # noqa: B023 - called before the next build
-                ]
+    def dense() -> list[tuple[Tensor, Tensor]]:
+        return [
+            flash_attention(q, *((arena.k, arena.v) if c.past else (k, v)), c, D**-0.5)
+            for c in plan.calls
+        ]
 
-            parts = dense()
-            found["dense"] = sustained(dense, 0.4) / len(chunk)
+    def turn() -> None:
+        rotate_and_store(q if parts else None, k, v, norms, None, plan.turn, None, EPSILON)
 
-        def packed() -> Activation:
-            return packed_attention(
-                q, k, v, arena, plan.tiles, parts, scale=D**-0.5, out_dtype=FP8,  # noqa: B023
-                quantised=True, keys=build[1], warps=build[2], stages=build[3],  # noqa: B023
-            )  # fmt: skip
+    def packed(build: Build, queries: Queries | None) -> Callable[[], object]:
+        return lambda: packed_attention(
+            q, k, v, arena, plan.tiles, parts, scale=D**-0.5, out_dtype=FP8, quantised=True,
+            queries=queries, build=build,
+        )  # fmt: skip
 
-        found[str(build)] = sustained(packed, 0.25) / len(chunk)
+    found = {}
+    queries: Queries | None = Queries(plan.turn, norms[0], EPSILON)
+    if plan.calls:
+        parts, queries = dense(), None
+        found["dense"] = sustained(dense, 0.4) / len(chunk)
+    found["turn"] = sustained(turn, 0.2) / len(chunk)
+    for name, build in BUILDS.items():
+        found[name] = sustained(packed(build, queries), 0.2) / len(chunk)
+        if queries is not None and build.registers == 255:
+            found[f"{name}, turned before"] = sustained(packed(build, None), 0.2) / len(chunk)
     return found
 
 

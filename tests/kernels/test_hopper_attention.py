@@ -31,10 +31,15 @@ def attend_both(
         q = q[torch.from_numpy(rows)]
     slots = torch.randn(2, 64, shape.kv_heads, shape.d_head).to(dtype)
     arena = KvLayer(slots[0], slots[1])
-    found = ours.tree_attention(q, k, v, ours.plan(chunk, rows), arena).values
+    norms = None
+    if shape.heads != shape.kv_heads:
+        norms = torch.rand(shape.d_head) + 0.5, torch.rand(shape.d_head) + 0.5
     wide = KvLayer(slots[0].float(), slots[1].float())
     plan = theirs.plan(chunk, rows)
-    expected = theirs.tree_attention(q.float(), k.float(), v.float(), plan, wide).values
+    # First, because ours turns keys where they lie.
+    expected = theirs.attend(q.float(), k.float(), norms, v.float(), plan, wide).values
+    halves = None if norms is None else (norms[0].to(dtype), norms[1].to(dtype))
+    found = ours.attend(q, k, halves, v, ours.plan(chunk, rows), arena).values
     return float((found.float() - expected).abs().max())
 
 

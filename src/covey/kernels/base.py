@@ -171,7 +171,7 @@ class Kernels(Protocol[Plan]):
         """x @ weight.T: (n, in) by (out, in) gives (n, out)."""
         ...
 
-    def rotate_and_store(
+    def attend(
         self,
         q: Tensor,
         k: Tensor,
@@ -179,26 +179,16 @@ class Kernels(Protocol[Plan]):
         v: Tensor,
         plan: Plan,
         kv: KvLayer | None,
-    ) -> tuple[Tensor, Tensor]:
-        """QK norm, RoPE, and the keys and values of kept rows into the arena.
+    ) -> Activation:
+        """QK norm, RoPE, kept keys and values into the arena, and attention over the tree.
+
+        Each query attends to its ancestors and itself, in the arena and in the chunk.
 
         Args:
-            q: (q, heads, d_head), the rows of the plan.
-            k, v: (n, kv_heads, d_head), all rows of the chunk.
+            q: (q, heads, d_head), the rows of the plan; may be overwritten.
+            k, v: (n, kv_heads, d_head), all rows of the chunk; k may be overwritten.
             norms: two (d_head,) weights for queries and keys, or None.
             kv: the layer's arena, None where the chunk neither reads nor keeps.
-
-        Returns:
-            q and k, rotated.
-        """
-        ...
-
-    def tree_attention(
-        self, q: Tensor, k: Tensor, v: Tensor, plan: Plan, kv: KvLayer | None
-    ) -> Activation:
-        """Attend each query to its ancestors and itself, in the arena and in the chunk.
-
-        Args: as `rotate_and_store` takes and returns them.
 
         Returns:
             (q, heads * d_head), ready for `linear`.

@@ -123,6 +123,19 @@ class ReferenceKernels:
             return F.linear(x.values, weight.values)
         return F.linear(_widen_rows(x), _widen_blocks(weight)).to(self.dtype)
 
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        norms: tuple[Tensor, Tensor] | None,
+        v: Tensor,
+        plan: ReferencePlan,
+        kv: KvLayer | None,
+    ) -> Activation:
+        """See `Kernels.attend`."""
+        q, k = self.rotate_and_store(q, k, norms, v, plan, kv)
+        return self.tree_attention(q, k, v, plan, kv)
+
     def rotate_and_store(
         self,
         q: Tensor,
@@ -132,7 +145,7 @@ class ReferenceKernels:
         plan: ReferencePlan,
         kv: KvLayer | None,
     ) -> tuple[Tensor, Tensor]:
-        """See `Kernels.rotate_and_store`."""
+        """The first half of `attend`: q and k, normed and turned; kept rows into the arena."""
         if norms is not None:
             q, k = self._rms(q, norms[0]), self._rms(k, norms[1])
         k = _rotate(k, plan.cos, plan.sin)
@@ -148,7 +161,7 @@ class ReferenceKernels:
     def tree_attention(
         self, q: Tensor, k: Tensor, v: Tensor, plan: ReferencePlan, kv: KvLayer | None
     ) -> Activation:
-        """See `Kernels.tree_attention`."""
+        """The second half of `attend`, of queries and keys that are turned already."""
         out = torch.empty_like(q)
         for call in plan.calls:
             # A lead occurs only where all rows ask, so that keys number queries too.

@@ -114,8 +114,7 @@ class DenseModel(Generic[Plan]):
             residual = residual[plan.rows]
         k, v = keys_values.view(-1, 2, spec.kv_heads, spec.d_head).unbind(1)
         q = q.view(-1, spec.heads, spec.d_head)
-        q, k = kernels.rotate_and_store(q, k, layer.qk_norms, v, plan, kv)
-        attended = kernels.tree_attention(q, k, v, plan, kv)
+        attended = kernels.attend(q, k, layer.qk_norms, v, plan, kv)
         delta = kernels.linear(attended, layer.output)
         residual, x = kernels.norm(residual, delta, layer.mlp_norm)
         gated = kernels.gate(kernels.linear(x, layer.gate_up))

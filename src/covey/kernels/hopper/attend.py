@@ -1,8 +1,9 @@
 """Packed tree attention: a few tokens of a short suffix, with all grouped heads, a tile.
 
-    q         (q, heads, d)          rows of a wider matrix
+    q         (q, heads, d)          rows of a wider matrix; turned here, or turned already
     k, v      (n, kv_heads, d)       rows of a wider matrix
     k_arena, v_arena (slots, kv_heads, d)
+    cos, sin  (n, d / 2)             float32, where the queries are turned here
     exits     (n,) int32             one past each row's subtree
     asked     (q,) int32             the chunk row of each query
     has       (q,) int32             bit p: part p holds something of the query
@@ -28,8 +29,10 @@ from torch import Tensor
 from covey.kernels.base import Activation, KvLayer
 from covey.kernels.hopper.checks import GROUP, require
 from covey.kernels.hopper.fp8 import column_stride, empty_activation, group_scale
+from covey.kernels.hopper.rotate import Turn, turned_queries
 
 _LOG2_E = 1.4426950408889634
+_NAME = "packed_attention"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,9 @@ def _attend(
     v,
     k_arena,
     v_arena,
+    q_weight,
+    cos,
+    sin,
     exits,
     asked,
     has,
@@ -144,6 +150,7 @@ def _attend(
     slot_stride,
     scale_stride,
     scale,
+    epsilon,
     HEADS: tl.constexpr,
     SHARE: tl.constexpr,
     ROOM: tl.constexpr,
@@ -152,6 +159,8 @@ def _attend(
     KEYS: tl.constexpr,
     PARTS: tl.constexpr,
     PAST: tl.constexpr,
+    TURN: tl.constexpr,
+    NORM: tl.constexpr,
     QUANTISE: tl.constexpr,
 ):
     tile = tl.program_id(0)
@@ -166,6 +175,8 @@ def _attend(
 
     at = token.to(tl.int64) * q_stride + head * D
     query = tl.load(q + at[:, None] + d[None, :], mask=live[:, None], other=0.0)
+    if TURN:
+        query = turned_queries(query, q, at, q_weight, cos, sin, row, live, epsilon, D, NORM)
     acc = tl.zeros([TOKENS * ROOM, D], dtype=tl.float32)
     top = tl.full([TOKENS * ROOM], float("-inf"), dtype=tl.float32)
     total = tl.zeros([TOKENS * ROOM], dtype=tl.float32)
@@ -222,6 +233,44 @@ def _attend(
     tl.store(out + into[:, None] + d[None, :], acc.to(out.dtype.element_ty), mask=live[:, None])
 
 
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """How the queries of `packed_attention` are to be normed and turned.
+
+    Attributes:
+        turn: the angles of all rows of the chunk.
+        weight: (d,) of the query norm, or None.
+        epsilon: of the norm.
+    """
+
+    turn: Turn
+    weight: Tensor | None
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """How the kernel is compiled.
+
+    Attributes:
+        keys: a step of a tile.
+        warps: a tile.
+        stages: of loads in flight.
+        registers: most a thread may have; turning the queries wants more for a moment
+            than the steps do, and would keep tiles off the multiprocessor.
+    """
+
+    keys: int
+    warps: int
+    stages: int
+    registers: int
+
+
+# Measured by bench/hopper_kernels.py: small steps waste least on a tile that sees few keys,
+# and more tiles fit a multiprocessor; a tile that walks many keys wants its loads ahead.
+SHORT, LONG = Build(16, 4, 2, 128), Build(32, 4, 3, 160)
+
+
 def packed_attention(
     q: Tensor,
     k: Tensor,
@@ -233,9 +282,8 @@ def packed_attention(
     scale: float,
     out_dtype: torch.dtype,
     quantised: bool,
-    keys: int = 32,
-    warps: int = 4,
-    stages: int = 2,
+    queries: Queries | None = None,
+    build: Build = SHORT,
 ) -> Activation:
     """Finish the attention of every asking row; see the head of this module.
 
@@ -247,7 +295,8 @@ def packed_attention(
         scale: factor on q·k.
         out_dtype: of the values.
         quantised: scale each head of a token; d is then 128.
-        keys, warps, stages: how the kernel is built.
+        queries: how to turn q; None where it is turned already, as it is for any part.
+        build: how the kernel is compiled.
 
     Returns:
         (q, heads * d).
@@ -257,27 +306,23 @@ def packed_attention(
     """
     count, heads, d = q.shape
     kv_heads = k.shape[1]
-    name = "packed_attention"
-    for label, x in (("q", q), ("k", k), ("v", v)):
-        require(x.stride(2) == 1 and x.stride(1) == d, name, f"heads of {label} are apart")
-    require(heads % kv_heads == 0 and d == triton.next_power_of_2(d), name, f"{heads} x {d} heads")
-    require(not quantised or d == GROUP, name, f"a head of {d} is no FP8 group")
-    require(len(parts) <= 3, name, f"{len(parts)} dense calls")
-    require(kv is not None or not len(work.past), name, "arena spans without an arena")
-    for part, lse in parts:
-        fits = part.shape == q.shape and part.is_contiguous() and lse.is_contiguous()
-        require(fits and lse.shape == (heads, count), name, "a dense call's result")
+    _check(q, k, v, kv, work, parts, quantised)
+    require(queries is None or not parts, _NAME, "queries that a dense call saw unturned")
     out = empty_activation(count, heads * d, q.device, out_dtype, quantised)
     if not count:
         return out
     filled = [x for pair in parts for x in pair] + [q] * (6 - 2 * len(parts))
     share = heads // kv_heads
+    weight = None if queries is None else queries.weight
     _attend[(len(work.tiles), kv_heads)](
         q,
         k,
         v,
         k if kv is None else kv.k,
         v if kv is None else kv.v,
+        q if weight is None else weight,
+        q if queries is None else queries.turn.cos,
+        q if queries is None else queries.turn.sin,
         work.exits,
         work.asked,
         work.has,
@@ -296,16 +341,42 @@ def packed_attention(
         kv_heads * d,
         column_stride(out.scales),
         scale * _LOG2_E,
+        0.0 if queries is None else queries.epsilon,
         HEADS=heads,
         SHARE=share,
         ROOM=triton.next_power_of_2(share),
         D=d,
         TOKENS=work.tile_rows,
-        KEYS=keys,
+        KEYS=build.keys,
         PARTS=len(parts),
         PAST=len(work.past) > 0,
+        TURN=queries is not None,
+        NORM=weight is not None,
         QUANTISE=quantised,
-        num_warps=warps,
-        num_stages=stages,
+        num_warps=build.warps,
+        num_stages=build.stages,
+        maxnreg=build.registers,
     )
     return out
+
+
+def _check(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    kv: KvLayer | None,
+    work: TileWork,
+    parts: list[tuple[Tensor, Tensor]],
+    quantised: bool,
+) -> None:
+    count, heads, d = q.shape
+    for label, x in (("q", q), ("k", k), ("v", v)):
+        require(x.stride(2) == 1 and x.stride(1) == d, _NAME, f"heads of {label} are apart")
+    fits = heads % k.shape[1] == 0 and d == triton.next_power_of_2(d)
+    require(fits, _NAME, f"{heads} x {d} heads")
+    require(not quantised or d == GROUP, _NAME, f"a head of {d} is no FP8 group")
+    require(len(parts) <= 3, _NAME, f"{len(parts)} dense calls")
+    require(kv is not None or not len(work.past), _NAME, "arena spans without an arena")
+    for part, lse in parts:
+        fits = part.shape == q.shape and part.is_contiguous() and lse.is_contiguous()
+        require(fits and lse.shape == (heads, count), _NAME, "a dense call's result")

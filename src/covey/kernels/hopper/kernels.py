@@ -12,7 +12,7 @@ from torch import Tensor
 
 from covey.errors import RunError
 from covey.kernels.base import Activation, Chunk, Geometry, Int32, Int64, KvLayer, Weight
-from covey.kernels.hopper.attend import TileWork, packed_attention
+from covey.kernels.hopper.attend import LONG, SHORT, Build, Queries, TileWork, packed_attention
 from covey.kernels.hopper.dense import DenseAttention, DeviceCall, load_flash_attention
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.gemm import Multiply, choose_multiply
@@ -21,6 +21,7 @@ from covey.kernels.hopper.norm import add_norm
 from covey.kernels.hopper.rotate import Turn, rotate_and_store
 from covey.kernels.hopper.work import DenseCall, Limits, tree_work
 
+_SHORT_KEYS = 96  # a tile, on average, up to which the packed kernel takes small steps
 _FEW_HEAD_ROWS = 64  # above, the head is multiplied as a matrix
 
 
@@ -33,12 +34,14 @@ class HopperPlan:
         turn: angles and arena slots of all rows.
         tiles: what the packed kernel does.
         calls: what is computed densely before it.
+        build: how the packed kernel is compiled for it.
     """
 
     rows: Tensor | None
     turn: Turn
     tiles: TileWork
     calls: tuple[DeviceCall, ...]
+    build: Build
 
 
 class HopperKernels:
@@ -92,6 +95,7 @@ class HopperKernels:
             tuple(
                 _device_call(call, views[4 * i : 4 * i + 4]) for i, call in enumerate(work.parts)
             ),
+            SHORT if work.mean_keys <= _SHORT_KEYS else LONG,
         )
 
     def norm(
@@ -114,7 +118,7 @@ class HopperKernels:
             return F.linear(x.values, weight.values)
         return self._multiply(x, weight)
 
-    def rotate_and_store(
+    def attend(
         self,
         q: Tensor,
         k: Tensor,
@@ -122,16 +126,11 @@ class HopperKernels:
         v: Tensor,
         plan: HopperPlan,
         kv: KvLayer | None,
-    ) -> tuple[Tensor, Tensor]:
-        """See `Kernels.rotate_and_store`; q and k are turned where they lie."""
-        rotate_and_store(q, k, v, norms, plan.rows, plan.turn, kv, self._geometry.norm_eps)
-        return q, k
-
-    def tree_attention(
-        self, q: Tensor, k: Tensor, v: Tensor, plan: HopperPlan, kv: KvLayer | None
     ) -> Activation:
-        """See `Kernels.tree_attention`."""
-        scale = self._geometry.scale
+        """See `Kernels.attend`; k is turned where it lies, and q where a dense call asks."""
+        epsilon, scale = self._geometry.norm_eps, self._geometry.scale
+        dense = len(plan.calls) > 0
+        rotate_and_store(q if dense else None, k, v, norms, plan.rows, plan.turn, kv, epsilon)
         parts = []
         for call in plan.calls:
             keys, values = k, v
@@ -140,6 +139,7 @@ class HopperKernels:
                     raise RunError("A chunk reads the KV arena, but none was given.")
                 keys, values = kv.k, kv.v
             parts.append(self._dense(q, keys, values, call, scale))
+        weight = None if norms is None else norms[0]
         return packed_attention(
             q,
             k,
@@ -150,6 +150,8 @@ class HopperKernels:
             scale=scale,
             out_dtype=self._stored,
             quantised=self.quantised,
+            queries=None if dense else Queries(plan.turn, weight, epsilon),
+            build=plan.build,
         )
 
     def gate(self, gate_up: Tensor) -> Activation:

@@ -84,6 +84,12 @@ class TreeWork:
     past_offsets: Int32
     past: Int32
 
+    @property
+    def mean_keys(self) -> float:
+        """Keys that a tile walks, on average."""
+        keys = (self.own[:, 1] - self.own[:, 0]).sum() + (self.past[:, 1] - self.past[:, 0]).sum()
+        return float(keys) / max(len(self.tiles), 1)
+
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
