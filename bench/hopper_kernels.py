@@ -21,7 +21,7 @@ from torch import Tensor
 
 from covey.kernels.base import Activation, Chunk, KvLayer, Weight
 from covey.kernels.hopper import gemm
-from covey.kernels.hopper.attend import Build, Queries, packed_attention
+from covey.kernels.hopper.attend import Build, packed_attention
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.kernels import HopperPlan
 from covey.kernels.hopper.norm import add_norm
@@ -138,17 +138,16 @@ def print_attention_times(tokens: int) -> None:
 
 BUILDS = {
     f"{keys} keys, {stages} stages, {registers} registers": Build(keys, 4, stages, registers)
-    for keys, stages, registers in ((16, 2, 128), (16, 2, 255), (32, 3, 160), (32, 3, 255))
+    for keys, stages, registers in ((16, 2, 128), (16, 2, 255), (32, 3, 128), (32, 3, 160))
 }
 
 
 def attention_times(qkv: Tensor, chunk: Chunk, arena: KvLayer, limits: Limits) -> dict[str, float]:
-    """Seconds a token of the dense calls, of turning, and of each build of the packed kernel."""
+    """Seconds a token of the dense calls and of each build of the packed kernel."""
     q, k, v = heads_of(qkv)
     plan = kernels(gemm.scaled_mm, limits).plan(chunk)
     if not plan.calls and limits is not NEVER:
         return {}
-    norms = normal(D), normal(D)
     parts: list[tuple[Tensor, Tensor]] = []
 
     def dense() -> list[tuple[Tensor, Tensor]]:
@@ -157,25 +156,18 @@ def attention_times(qkv: Tensor, chunk: Chunk, arena: KvLayer, limits: Limits) -
             for c in plan.calls
         ]
 
-    def turn() -> None:
-        rotate_and_store(q if parts else None, k, v, norms, None, plan.turn, None, EPSILON)
-
-    def packed(build: Build, queries: Queries | None) -> Callable[[], object]:
+    def packed(build: Build) -> Callable[[], object]:
         return lambda: packed_attention(
             q, k, v, arena, plan.tiles, parts, scale=D**-0.5, out_dtype=FP8, quantised=True,
-            queries=queries, build=build,
+            build=build,
         )  # fmt: skip
 
     found = {}
-    queries: Queries | None = Queries(plan.turn, norms[0], EPSILON)
     if plan.calls:
-        parts, queries = dense(), None
+        parts = dense()
         found["dense"] = sustained(dense, 0.4) / len(chunk)
-    found["turn"] = sustained(turn, 0.2) / len(chunk)
     for name, build in BUILDS.items():
-        found[name] = sustained(packed(build, queries), 0.2) / len(chunk)
-        if queries is not None and build.registers == 255:
-            found[f"{name}, turned before"] = sustained(packed(build, None), 0.2) / len(chunk)
+        found[name] = sustained(packed(build), 0.2) / len(chunk)
     return found
 
 

@@ -1,9 +1,8 @@
 """Packed tree attention: a few tokens of a short suffix, with all grouped heads, a tile.
 
-    q         (q, heads, d)          rows of a wider matrix; turned here, or turned already
+    q         (q, heads, d)          rows of a wider matrix
     k, v      (n, kv_heads, d)       rows of a wider matrix
     k_arena, v_arena (slots, kv_heads, d)
-    cos, sin  (n, d / 2)             float32, where the queries are turned here
     exits     (n,) int32             one past each row's subtree
     asked     (q,) int32             the chunk row of each query
     has       (q,) int32             bit p: part p holds something of the query
@@ -29,7 +28,6 @@ from torch import Tensor
 from covey.kernels.base import Activation, KvLayer
 from covey.kernels.hopper.checks import GROUP, require
 from covey.kernels.hopper.fp8 import column_stride, empty_activation, group_scale
-from covey.kernels.hopper.rotate import Turn, turned_queries
 
 _LOG2_E = 1.4426950408889634
 _NAME = "packed_attention"
@@ -124,9 +122,6 @@ def _attend(
     v,
     k_arena,
     v_arena,
-    q_weight,
-    cos,
-    sin,
     exits,
     asked,
     has,
@@ -150,7 +145,6 @@ def _attend(
     slot_stride,
     scale_stride,
     scale,
-    epsilon,
     HEADS: tl.constexpr,
     SHARE: tl.constexpr,
     ROOM: tl.constexpr,
@@ -159,8 +153,6 @@ def _attend(
     KEYS: tl.constexpr,
     PARTS: tl.constexpr,
     PAST: tl.constexpr,
-    TURN: tl.constexpr,
-    NORM: tl.constexpr,
     QUANTISE: tl.constexpr,
 ):
     tile = tl.program_id(0)
@@ -175,8 +167,6 @@ def _attend(
 
     at = token.to(tl.int64) * q_stride + head * D
     query = tl.load(q + at[:, None] + d[None, :], mask=live[:, None], other=0.0)
-    if TURN:
-        query = turned_queries(query, q, at, q_weight, cos, sin, row, live, epsilon, D, NORM)
     acc = tl.zeros([TOKENS * ROOM, D], dtype=tl.float32)
     top = tl.full([TOKENS * ROOM], float("-inf"), dtype=tl.float32)
     total = tl.zeros([TOKENS * ROOM], dtype=tl.float32)
@@ -234,21 +224,6 @@ def _attend(
 
 
 @dataclass(frozen=True, slots=True)
-class Queries:
-    """How the queries of `packed_attention` are to be normed and turned.
-
-    Attributes:
-        turn: the angles of all rows of the chunk.
-        weight: (d,) of the query norm, or None.
-        epsilon: of the norm.
-    """
-
-    turn: Turn
-    weight: Tensor | None
-    epsilon: float
-
-
-@dataclass(frozen=True, slots=True)
 class Build:
     """How the kernel is compiled.
 
@@ -256,8 +231,7 @@ class Build:
         keys: a step of a tile.
         warps: a tile.
         stages: of loads in flight.
-        registers: most a thread may have; turning the queries wants more for a moment
-            than the steps do, and would keep tiles off the multiprocessor.
+        registers: most a thread may have, which decides how many tiles run at once.
     """
 
     keys: int
@@ -267,7 +241,7 @@ class Build:
 
 
 # Measured by bench/hopper_kernels.py: small steps waste least on a tile that sees few keys,
-# and more tiles fit a multiprocessor; a tile that walks many keys wants its loads ahead.
+# and more such tiles run at once; one that walks many keys wants its loads ahead.
 SHORT, LONG = Build(16, 4, 2, 128), Build(32, 4, 3, 160)
 
 
@@ -282,7 +256,6 @@ def packed_attention(
     scale: float,
     out_dtype: torch.dtype,
     quantised: bool,
-    queries: Queries | None = None,
     build: Build = SHORT,
 ) -> Activation:
     """Finish the attention of every asking row; see the head of this module.
@@ -295,7 +268,6 @@ def packed_attention(
         scale: factor on q·k.
         out_dtype: of the values.
         quantised: scale each head of a token; d is then 128.
-        queries: how to turn q; None where it is turned already, as it is for any part.
         build: how the kernel is compiled.
 
     Returns:
@@ -307,22 +279,17 @@ def packed_attention(
     count, heads, d = q.shape
     kv_heads = k.shape[1]
     _check(q, k, v, kv, work, parts, quantised)
-    require(queries is None or not parts, _NAME, "queries that a dense call saw unturned")
     out = empty_activation(count, heads * d, q.device, out_dtype, quantised)
     if not count:
         return out
     filled = [x for pair in parts for x in pair] + [q] * (6 - 2 * len(parts))
     share = heads // kv_heads
-    weight = None if queries is None else queries.weight
     _attend[(len(work.tiles), kv_heads)](
         q,
         k,
         v,
         k if kv is None else kv.k,
         v if kv is None else kv.v,
-        q if weight is None else weight,
-        q if queries is None else queries.turn.cos,
-        q if queries is None else queries.turn.sin,
         work.exits,
         work.asked,
         work.has,
@@ -341,7 +308,6 @@ def packed_attention(
         kv_heads * d,
         column_stride(out.scales),
         scale * _LOG2_E,
-        0.0 if queries is None else queries.epsilon,
         HEADS=heads,
         SHARE=share,
         ROOM=triton.next_power_of_2(share),
@@ -350,8 +316,6 @@ def packed_attention(
         KEYS=build.keys,
         PARTS=len(parts),
         PAST=len(work.past) > 0,
-        TURN=queries is not None,
-        NORM=weight is not None,
         QUANTISE=quantised,
         num_warps=build.warps,
         num_stages=build.stages,

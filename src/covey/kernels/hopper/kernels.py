@@ -12,7 +12,7 @@ from torch import Tensor
 
 from covey.errors import RunError
 from covey.kernels.base import Activation, Chunk, Geometry, Int32, Int64, KvLayer, Weight
-from covey.kernels.hopper.attend import LONG, SHORT, Build, Queries, TileWork, packed_attention
+from covey.kernels.hopper.attend import LONG, SHORT, Build, TileWork, packed_attention
 from covey.kernels.hopper.dense import DenseAttention, DeviceCall, load_flash_attention
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.gemm import Multiply, choose_multiply
@@ -127,10 +127,9 @@ class HopperKernels:
         plan: HopperPlan,
         kv: KvLayer | None,
     ) -> Activation:
-        """See `Kernels.attend`; k is turned where it lies, and q where a dense call asks."""
-        epsilon, scale = self._geometry.norm_eps, self._geometry.scale
-        dense = len(plan.calls) > 0
-        rotate_and_store(q if dense else None, k, v, norms, plan.rows, plan.turn, kv, epsilon)
+        """See `Kernels.attend`; q and k are turned where they lie."""
+        scale = self._geometry.scale
+        rotate_and_store(q, k, v, norms, plan.rows, plan.turn, kv, self._geometry.norm_eps)
         parts = []
         for call in plan.calls:
             keys, values = k, v
@@ -139,7 +138,6 @@ class HopperKernels:
                     raise RunError("A chunk reads the KV arena, but none was given.")
                 keys, values = kv.k, kv.v
             parts.append(self._dense(q, keys, values, call, scale))
-        weight = None if norms is None else norms[0]
         return packed_attention(
             q,
             k,
@@ -150,7 +148,6 @@ class HopperKernels:
             scale=scale,
             out_dtype=self._stored,
             quantised=self.quantised,
-            queries=None if dense else Queries(plan.turn, weight, epsilon),
             build=plan.build,
         )
 

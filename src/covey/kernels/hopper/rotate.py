@@ -123,41 +123,8 @@ def _rotate(
             tl.store(v_arena + into + HALF, after, mask=kept)
 
 
-@triton.jit
-def turned_queries(
-    query,
-    q,
-    at,
-    weight,
-    cos,
-    sin,
-    row,
-    live,
-    epsilon,
-    D: tl.constexpr,
-    NORM: tl.constexpr,
-):
-    """QK norm and RoPE of a tile of queries: dimension i turns with i + d / 2.
-
-    The other half of each pair is loaded again, which the cache answers.
-    """
-    d = tl.arange(0, D)
-    pair = (d + D // 2) % D
-    other = tl.load(q + at[:, None] + pair[None, :], mask=live[:, None], other=0.0)
-    x, y = query.to(tl.float32), other.to(tl.float32)
-    if NORM:
-        inverse = tl.rsqrt(tl.sum(x * x, axis=1) / D + epsilon)[:, None]
-        x = x * inverse * tl.load(weight + d).to(tl.float32)[None, :]
-        y = y * inverse * tl.load(weight + pair).to(tl.float32)[None, :]
-    angle = row.to(tl.int64)[:, None] * (D // 2) + (d % (D // 2))[None, :]
-    c = tl.load(cos + angle, mask=live[:, None], other=0.0)
-    s = tl.load(sin + angle, mask=live[:, None], other=0.0)
-    s = tl.where(d[None, :] < D // 2, -s, s)
-    return (x * c + y * s).to(query.dtype)
-
-
 def rotate_and_store(
-    q: Tensor | None,
+    q: Tensor,
     k: Tensor,
     v: Tensor,
     norms: tuple[Tensor, Tensor] | None,
@@ -169,8 +136,7 @@ def rotate_and_store(
     """Norm and turn q and k in place; copy kept keys and values to the arena.
 
     Args:
-        q: (q, heads, d_head), heads in one piece, rows at any stride; None where the
-            attention turns the queries itself.
+        q: (q, heads, d_head), heads in one piece, rows at any stride.
         k, v: (n, kv_heads, d_head), likewise.
         norms: two (d_head,), or None.
         rows: (q,) integers, the tokens of q; None where they are all n.
@@ -181,13 +147,11 @@ def rotate_and_store(
         RunError: a shape or stride that the kernel cannot read.
     """
     tokens, kv_heads, width = k.shape
-    given = [("k", k), ("v", v)] if q is None else [("q", q), ("k", k), ("v", v)]
-    for name, x in given:
+    for name, x in (("q", q), ("k", k), ("v", v)):
         whole = x.stride(2) == 1 and x.stride(1) == width and x.shape[2] == width
         require(whole, "rotate_and_store", f"the heads of {name} are not in one piece")
     require(turn.cos.shape == (tokens, width // 2), "rotate_and_store", "angles of other tokens")
-    together = q is not None and rows is None
-    require(not together or len(given[0][1]) == tokens, "rotate_and_store", "q has other rows")
+    require(rows is not None or len(q) == tokens, "rotate_and_store", "q has other rows than k")
     store = kv is not None and turn.slots is not None
     if kv is not None:
         alike = kv.k.is_contiguous() and kv.v.is_contiguous()
@@ -198,10 +162,10 @@ def rotate_and_store(
         if not count:
             return
         _rotate[(count,)](
-            k if q is None else q,
+            q,
             k,
             v,
-            k if norms is None else norms[0],
+            q if norms is None else norms[0],
             k if norms is None else norms[1],
             turn.cos,
             turn.sin,
@@ -209,7 +173,7 @@ def rotate_and_store(
             turn.slots if store else turn.cos,
             kv.k if kv is not None else k,
             kv.v if kv is not None else v,
-            k.stride(0) if q is None else q.stride(0),
+            q.stride(0),
             k.stride(0),
             v.stride(0),
             kv_heads * width,
@@ -225,9 +189,7 @@ def rotate_and_store(
             num_warps=4,
         )
 
-    if q is None:
-        launch(tokens, 0, kv_heads, None)
-    elif rows is None:
+    if rows is None:
         launch(tokens, q.shape[1], kv_heads, None)
     else:
         launch(tokens, 0, kv_heads, None)

@@ -37,9 +37,9 @@ class Limits:
     """
 
     tile_rows: int = 16
-    dense_keys: int = 256
+    dense_keys: int = 512
     dense_rows: int = 64
-    causal_rows: int = 640
+    causal_rows: int = 600
     parts: int = 3
 
 
