@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable
 
 import torch
@@ -15,7 +16,7 @@ from covey.engine.runtime import ChunkRunner, Runtime
 from covey.engine.session import LocalSession
 from covey.errors import InputError, ModelError, RunError
 from covey.kernels.base import Geometry
-from covey.kernels.reference import ReferenceKernels
+from covey.kernels.choose import choose_kernels
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
@@ -115,9 +116,12 @@ def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -
     dtype = torch.float32 if where.type == "cpu" else torch.bfloat16
     checkpoint = open_checkpoint(files)
     geometry = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
-    kernels = ReferenceKernels(geometry, where, dtype, quantised)
+    kernels, chosen = choose_kernels(geometry, where, dtype, quantised)
+    if chosen is not None:
+        print(f"{name}: {chosen}", file=sys.stderr)
     model = DenseModel(spec, load_weights(spec, checkpoint, where, dtype), kernels)
     identity = [checkpoint.fingerprint(), encoder.fingerprint, str(spec), layout, str(dtype)]
+    identity.append(type(kernels).__name__)
     answers = answer_tokens(encoder)
 
     def runner(slots: int) -> ChunkRunner:
