@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from covey.errors import CoveyError, InputError, ModelError, QueryError, RunError, UnsupportedError
 
 if TYPE_CHECKING:
+    __version__: str
     from covey.api.connection import Connection, connect
     from covey.api.query import Query
 
@@ -17,6 +18,7 @@ __all__ = [
     "QueryError",
     "RunError",
     "UnsupportedError",
+    "__version__",
     "connect",
 ]
 
@@ -27,6 +29,10 @@ def __getattr__(name: str) -> Any:
         from covey.api import connection, query
 
         return getattr(query if name == "Query" else connection, name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("covey")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -19,6 +19,7 @@ from covey.api.tables import start
 from covey.engine.base import Engine, ModelSource
 from covey.errors import InputError
 from covey.execution.progress import Progress, progress_for
+from covey.prompts.question import QuestionKind
 from covey.sql.dialect import Dialect, read_dialect
 
 
@@ -85,6 +86,11 @@ class Connection:
         if self._closed:
             raise InputError("The connection is closed: open another with covey.connect(…).")
         return self._duckdb
+
+    @property
+    def model_kinds(self) -> frozenset[QuestionKind]:
+        """The kinds of question that the model can answer."""
+        return self._model.kinds
 
     @property
     def model_name(self) -> str:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from covey.errors import QueryError, RunError
+from covey.errors import QueryError, RunError, UnsupportedError
 from covey.execution.answers import Answers
 from covey.execution.bridge import Relations
 from covey.execution.lookup import Lookups
+from covey.logical.calls import AICall
 from covey.optimizer.planner import make_plan
 from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
@@ -90,6 +91,7 @@ class Planning:
         try:
             with self._located(expanded):
                 lifted = lift(expanded.text, connection.duckdb, self.dialect)
+                self._check_model(lifted.calls, expanded.text)
                 lookups.register(lifted.calls)
                 try:
                     plan = make_plan(lifted, connection.table_names)
@@ -100,6 +102,18 @@ class Planning:
             if plan is not None:
                 Relations(connection.duckdb).drop(plan.steps)
             lookups.close()
+
+    def _check_model(self, calls: list[AICall], sql: str) -> None:
+        """Refuse what the model cannot answer, before it is loaded."""
+        for call in calls:
+            if call.question.kind not in self.connection.model_kinds:
+                raise UnsupportedError(
+                    f"{call.name} does not run on {self.connection.model_name} yet",
+                    sql=sql,
+                    span=call.name_span,
+                    hint="AI.IF, AI.SCORE and AI.MARGIN do; ask one question a label. "
+                    "A covey.testing.PlantedModel answers it in tests.",
+                )
 
     def schema(self, plan: PhysicalPlan) -> Schema:
         """The columns of a query's result, while it is planned."""

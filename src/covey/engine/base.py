@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from covey.prompts.documents import DocumentStore
-from covey.prompts.question import Question
+from covey.prompts.question import Question, QuestionKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +158,11 @@ class ModelSource(Protocol):
     @property
     def name(self) -> str:
         """What plans and reports call it."""
+        ...
+
+    @property
+    def kinds(self) -> frozenset[QuestionKind]:
+        """The kinds of question it can answer."""
         ...
 
     def open(self) -> Engine:

@@ -14,6 +14,7 @@ from covey.models.files import ModelFiles
 from covey.models.registry import find_known, is_path, local_path, model_files
 from covey.models.spec import ModelSpec
 from covey.prompts.layout import DEFAULT_LAYOUT
+from covey.prompts.question import QuestionKind
 
 if TYPE_CHECKING:
     from covey.models.tokenizer import TextEncoder
@@ -43,6 +44,11 @@ class LocalModel:
         self.layout = layout
         self._known = None if is_path(source) else find_known(str(source))
         self.name = Path(source).stem if self._known is None else self._known.name
+
+    @property
+    def kinds(self) -> frozenset[QuestionKind]:
+        """The kinds of question it can answer: judgements, no classifications yet."""
+        return frozenset({QuestionKind.JUDGE})
 
     @cached_property
     def files(self) -> ModelFiles:

@@ -17,7 +17,7 @@ from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import PhysicalPlan
 from covey.sql.from_clause import NotPlanned
 from covey.sql.guards import Context, Guards
-from covey.sql.hints import with_column_hint
+from covey.sql.hints import with_hint
 from covey.sql.lift import LiftedText, text_lookup
 from covey.sql.structure import find_blocks, is_query, query_span
 from covey.sql.text import quote_name
@@ -77,7 +77,7 @@ def _check_text(work: Workspace) -> None:
         return
     except QueryError as error:
         if not any(call.constant for call in work.calls):
-            raise with_column_hint(error, work.blocks, work.binder) from None
+            raise with_hint(error, work.blocks, work.binder) from None
     # A constant is read through a subquery, so that it is not folded; some places allow
     # no subquery, and there one prompt too many may be asked.
     for call in work.calls:
@@ -85,7 +85,7 @@ def _check_text(work: Workspace) -> None:
     try:
         work.binder.check()
     except QueryError as error:
-        raise with_column_hint(error, work.blocks, work.binder) from None
+        raise with_hint(error, work.blocks, work.binder) from None
 
 
 def _plan_blocks(blocks: list[Block], work: Workspace, check_each: bool = False) -> None:

@@ -132,11 +132,13 @@ def _refuse(spelling: str, span: Span, sql: str, dialect: Dialect | None) -> Non
             span=span,
             hint=f"Covey has {supported(dialect or style_of(spelling))}.",
         )
+    near = nearest_function(spelling, dialect)
+    known = f"Covey has {supported(dialect or style_of(spelling))}."
     raise QueryError(
         f"There is no AI function {spelling}",
         sql=sql,
         span=span,
-        hint=f"Did you mean {nearest_function(spelling, dialect)}?",
+        hint=f"Did you mean {near}?" if near else known,
     )
 
 

@@ -75,8 +75,11 @@ def supported(dialect: Dialect | None) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def nearest_function(spelling: str, dialect: Dialect | None) -> str:
-    """The known spelling nearest to an unknown one, in a dialect's way of writing."""
+def nearest_function(spelling: str, dialect: Dialect | None) -> str | None:
+    """The known spelling nearest to an unknown one, in a dialect's way of writing.
+
+    None where nothing is near enough to have been meant.
+    """
     style = dialect or style_of(spelling)
     written = [s for s in BY_SPELLING if s.startswith("AI.") is (style is Dialect.BIGQUERY)]
-    return difflib.get_close_matches(spelling, written, n=1, cutoff=0.0)[0]
+    return next(iter(difflib.get_close_matches(spelling, written, n=1, cutoff=0.7)), None)

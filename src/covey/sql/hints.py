@@ -1,9 +1,10 @@
-"""What DuckDB's complaint about a column leaves out: which columns there are."""
+"""What DuckDB's complaints leave out: which columns there are, and which file is meant."""
 
 from __future__ import annotations
 
 import difflib
 import re
+from pathlib import Path
 
 from covey.errors import QueryError
 from covey.logical.blocks import Block
@@ -12,8 +13,8 @@ from covey.sql.bind import Binder
 from covey.sql.text import quote_name
 
 _NO_COLUMN = re.compile(r'.*"(?P<table>[^"]+)" does not have a column named "(?P<column>[^"]+)"')
-
-
+_NO_TABLE = re.compile(r"Table with name (?P<path>.+) does not exist")
+_NO_FILE = re.compile(r'No files found that match the pattern "(?P<path>.+)"')
 _LOOKUP = re.compile(r'"?\bcovey_(?:rows_)?(?P<index>\d+)\b"?')
 
 
@@ -32,7 +33,28 @@ def with_written_names(error: QueryError, calls: list[AICall]) -> QueryError:
     return type(error)(reason, sql=error.sql, span=error.span, hint=error.hint, done=error.done)
 
 
-def with_column_hint(error: QueryError, blocks: list[Block], binder: Binder) -> QueryError:
+def with_hint(error: QueryError, blocks: list[Block], binder: Binder) -> QueryError:
+    """The same error with what DuckDB leaves out."""
+    return _with_file_hint(_with_column_hint(error, blocks, binder))
+
+
+def _with_file_hint(error: QueryError) -> QueryError:
+    """The same error, naming the place of a missing file, or what to write for a folder."""
+    found, hint = _NO_TABLE.fullmatch(error.reason), None
+    if found is not None and Path(found["path"]).is_dir():
+        hint = f"It is a folder. Name its files: '{found['path']}/*.parquet'."
+    elif (found := _NO_FILE.fullmatch(error.reason)) is not None:
+        hint = "Check its name; a relative path starts from the folder where Covey runs."
+    if found is None or hint is None:
+        return error
+    span = error.span
+    if span is None and error.sql is not None:
+        start = error.sql.find(found["path"])
+        span = (start, start + len(found["path"])) if start >= 0 else None
+    return QueryError(error.reason, sql=error.sql, span=span, hint=hint, done=error.done)
+
+
+def _with_column_hint(error: QueryError, blocks: list[Block], binder: Binder) -> QueryError:
     """The same error, naming the columns of the table that lacks one."""
     found = _NO_COLUMN.fullmatch(error.reason)
     if found is None:

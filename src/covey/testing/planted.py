@@ -44,6 +44,7 @@ class PlantedModel:
     """
 
     name = "planted"
+    kinds = frozenset(QuestionKind)
 
     def __init__(self, answer: Answer, label: LabelAnswer | None = None) -> None:
         self._answer = answer
