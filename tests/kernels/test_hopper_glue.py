@@ -8,6 +8,9 @@ from torch import Tensor
 
 from covey.errors import RunError
 from covey.kernels.base import KvLayer
+
+pytest.importorskip("triton", reason="Triton has no build for this platform")
+
 from covey.kernels.hopper.checks import padded
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.gemm import multiply_layout

@@ -7,6 +7,9 @@ import torch
 
 from covey.errors import ModelError
 from covey.kernels.base import Activation, Weight
+
+pytest.importorskip("triton", reason="Triton has no build for this platform")
+
 from covey.kernels.hopper import gemm
 from kernels import interpreted
 
