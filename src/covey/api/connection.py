@@ -71,6 +71,7 @@ class Connection:
         self._closed = False
         self._model = model
         self._engine: Engine | None = None
+        self._lookup_names = 0
         self._show_progress = progress
         self.dialect = dialect
         self.lock = threading.RLock()
@@ -86,6 +87,15 @@ class Connection:
         if self._closed:
             raise InputError("The connection is closed: open another with covey.connect(…).")
         return self._duckdb
+
+    @property
+    def lookup_prefix(self) -> str:
+        """What the names of look-ups begin with."""
+        return f"covey{self._lookup_names or ''}"
+
+    def change_lookup_prefix(self) -> None:
+        """Begin the names of look-ups in another way: the present ones are lost."""
+        self._lookup_names += 1
 
     @property
     def model_kinds(self) -> frozenset[QuestionKind]:

@@ -90,7 +90,8 @@ class Planning:
         plan: PhysicalPlan | None = None
         try:
             with self._located(expanded):
-                lifted = lift(expanded.text, connection.duckdb, self.dialect)
+                prefix = connection.lookup_prefix
+                lifted = lift(expanded.text, connection.duckdb, self.dialect, prefix)
                 self._check_model(lifted.calls, expanded.text)
                 lookups.register(lifted.calls)
                 try:
@@ -101,7 +102,8 @@ class Planning:
         finally:
             if plan is not None:
                 Relations(connection.duckdb).drop(plan.steps)
-            lookups.close()
+            if not lookups.close():
+                connection.change_lookup_prefix()
 
     def _check_model(self, calls: list[AICall], sql: str) -> None:
         """Refuse what the model cannot answer, before it is loaded."""

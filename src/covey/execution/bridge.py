@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from covey.errors import RunError
 from covey.plan.nodes import FIRST_ROW, LAST_ROW, DocumentColumn, Load, Prune, Step
+from covey.sql.bind import in_transaction
 
 Ints = npt.NDArray[np.int64]
 
@@ -96,6 +98,11 @@ class Relations:
     @contextmanager
     def attempt(self) -> Iterator[Attempt]:
         """A transaction that is undone unless it is told to keep what it did."""
+        if in_transaction(self._connection):
+            raise RunError(
+                "A statement that changes rows and asks a model cannot run inside a transaction: "
+                "it is tried until every answer is there. COMMIT or ROLLBACK first."
+            )
         self._connection.begin()
         attempt = Attempt()
         try:
@@ -108,6 +115,8 @@ class Relations:
 
     def drop(self, steps: list[Step]) -> None:
         """Drop the tables of the load steps."""
-        for step in steps:
-            if isinstance(step, Load):
-                self._connection.execute(f"DROP TABLE IF EXISTS {step.table}").fetchall()
+        # A failed transaction takes its tables with it.
+        with suppress(duckdb.TransactionException):
+            for step in steps:
+                if isinstance(step, Load):
+                    self._connection.execute(f"DROP TABLE IF EXISTS {step.table}").fetchall()

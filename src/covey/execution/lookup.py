@@ -76,10 +76,20 @@ class Lookups:
                 self._create(call.text_lookup, self._by_text(call), call)
             self._create(call.row_lookup, self._by_row(call), call)
 
-    def close(self) -> None:
-        for name in self._names:
-            self._connection.remove_function(name)
-        self._names.clear()
+    def close(self) -> bool:
+        """Take the look-ups off the connection.
+
+        Returns:
+            False in a failed transaction: it takes them with it, but DuckDB's Python side
+            does not learn of that, and their names cannot be used again.
+        """
+        names, self._names = self._names, []
+        try:
+            for name in names:
+                self._connection.remove_function(name)
+        except duckdb.TransactionException:
+            return False
+        return True
 
     def set_rows(self, lookup: int, documents: tuple[RowDocuments, ...]) -> None:
         """Give the look-up of a planned call the documents of its arguments."""

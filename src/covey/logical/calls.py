@@ -75,6 +75,7 @@ class AICall:
         name_span: the function's name in the user's text.
         same_as: index of the first call that is written alike; DuckDB must see one
             function in both, or it would not know `GROUP BY f(x)` from `SELECT f(x)`.
+        prefix: of its look-ups' names.
         constant: whether its documents depend on no column, so that DuckDB would look
             it up while it binds.
         options: how it is asked.
@@ -88,6 +89,7 @@ class AICall:
     span: Span
     name_span: Span
     same_as: int
+    prefix: str
     constant: bool
     options: CallOptions
 
@@ -102,9 +104,9 @@ class AICall:
     @property
     def text_lookup(self) -> str:
         """The SQL function that looks up its answers by the texts of its documents."""
-        return f"covey_{self.same_as}"
+        return f"{self.prefix}_{self.same_as}"
 
     @property
     def row_lookup(self) -> str:
         """The SQL function that looks up its answers by row ids of loaded sources."""
-        return f"covey_rows_{self.index}"
+        return f"{self.prefix}_rows_{self.index}"

@@ -42,14 +42,11 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
     for block in blocks:
         for place, written in block.unnamed:
             work.edited.replace((place, place), f" AS {quote_name(written)}")
-    start = work.mark()
-    _plan_blocks(blocks, work)
-    try:
-        work.binder.check()
-    except QueryError:
-        # Some block's edits do not bind in the whole; find out which and do without.
-        work.revert(start)
-        _plan_blocks(blocks, work, check_each=True)
+    if work.binder.in_transaction():
+        # Until it commits, the rows of a new table have no row ids that count from 0.
+        work.on_demand.update((call.index, "a transaction is open") for call in work.calls)
+    else:
+        _plan_all(blocks, work)
     for call in work.calls:
         if work.owner[call.index] is None:
             work.on_demand[call.index] = "it stands outside a SELECT"
@@ -64,6 +61,17 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
         rehearsal=work.edited.render(span) if effects and span is not None else None,
         on_demand={i: reason for i, reason in work.on_demand.items() if i not in work.planned},
     )
+
+
+def _plan_all(blocks: list[Block], work: Workspace) -> None:
+    start = work.mark()
+    _plan_blocks(blocks, work)
+    try:
+        work.binder.check()
+    except QueryError:
+        # Some block's edits do not bind in the whole; find out which and do without.
+        work.revert(start)
+        _plan_blocks(blocks, work, check_each=True)
 
 
 def _check_text(work: Workspace) -> None:

@@ -32,6 +32,14 @@ _HINT_LINES = 4
 _KIND = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 
 
+def in_transaction(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether a transaction is open that more than one statement belongs to."""
+    query = "SELECT txid_current()"
+    first, second = (connection.execute(query).fetchall() for _ in range(2))
+    # Outside a transaction every statement is one of its own.
+    return bool(first == second)
+
+
 class Binder:
     """Binds spans of one text on a DuckDB connection.
 
@@ -53,6 +61,10 @@ class Binder:
         )
         rows = self._connection.execute(query, [plain, schema, schema]).fetchall()
         return bool(rows[0][0])
+
+    def in_transaction(self) -> bool:
+        """See `in_transaction`."""
+        return in_transaction(self._connection)
 
     def any_aggregate(self, names: list[str]) -> bool:
         """Whether one of the names is an aggregate function."""

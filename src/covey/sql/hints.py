@@ -15,7 +15,7 @@ from covey.sql.text import quote_name
 _NO_COLUMN = re.compile(r'.*"(?P<table>[^"]+)" does not have a column named "(?P<column>[^"]+)"')
 _NO_TABLE = re.compile(r"Table with name (?P<path>.+) does not exist")
 _NO_FILE = re.compile(r'No files found that match the pattern "(?P<path>.+)"')
-_LOOKUP = re.compile(r'"?\bcovey_(?:rows_)?(?P<index>\d+)\b"?')
+_LOOKUP = re.compile(r'"?\bcovey\d*_(?:rows_)?(?P<index>\d+)\b"?')
 
 
 def with_written_names(error: QueryError, calls: list[AICall]) -> QueryError:

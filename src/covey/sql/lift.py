@@ -40,7 +40,10 @@ class LiftedText:
 
 
 def lift(
-    sql: str, connection: duckdb.DuckDBPyConnection, dialect: Dialect | None = None
+    sql: str,
+    connection: duckdb.DuckDBPyConnection,
+    dialect: Dialect | None = None,
+    prefix: str = "covey",
 ) -> LiftedText:
     """Find and read every AI call of one statement.
 
@@ -48,6 +51,7 @@ def lift(
         sql: the statement.
         connection: where its names are known.
         dialect: whose spelling alone is accepted; None accepts both.
+        prefix: of the names of the look-ups, free on the connection.
 
     Raises:
         QueryError: a call is wrong; says where, why and the mend.
@@ -67,7 +71,8 @@ def lift(
         check(found, tokens, dialect)
     for raw in found:
         call = _read_call(raw, len(calls), tokens, binder, dialect)
-        call = replace(call, same_as=alike.setdefault(_written(call, sql), call.index))
+        same_as = alike.setdefault(_written(call, sql), call.index)
+        call = replace(call, same_as=same_as, prefix=prefix)
         calls.append(call)
         edited.replace(call.span, *text_lookup(call))
     return LiftedText(tokens, edited, calls, binder)
@@ -130,6 +135,7 @@ def _read_call(
         span=tokens.span(raw.first, raw.last),
         name_span=raw.name_span,
         same_as=index,
+        prefix="",
         constant=not any(_names_column(tokens, span) for span in prompt.arguments),
         options=given.call_options(),
     )
