@@ -12,7 +12,7 @@ from covey.logical.calls import AICall
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.plan.nodes import Ask, DocumentColumn, Stop
 from covey.sql.from_clause import NotPlanned
-from covey.sql.text import Span
+from covey.sql.text import Span, quote_name
 
 _NAME = re.compile(r'"[^".]+"|\w+')
 
@@ -122,6 +122,31 @@ def locate(
     if len(found) != 1:
         raise NotPlanned("one of its documents comes from several tables at once")
     source, kind = found[0]
+    _refuse_blob(kind, span, work)
+    if source.nullable and _plain_column(text) is None:
+        raise NotPlanned("a document under an outer join is not a plain column")
+    expression = f"CAST(({text}) AS VARCHAR)"
+    return source, DocumentColumn(source.load.table, source.source.alias, expression)
+
+
+def refuse_blobs(work: Workspace, block: Block, call: AICall) -> None:
+    """Check the documents of a call that runs on demand, as far as one source gives them.
+
+    Raises:
+        QueryError: one is a BLOB.
+    """
+    for span in call.arguments:
+        for source in block.sources or ():
+            written = work.edited.text[slice(*source.span)]
+            relation = f"{written} AS {quote_name(source.alias)}"
+            columns = work.binder.columns(
+                f"{work.with_clause(block)}SELECT ({work.edited.render(span)}) FROM {relation}"
+            )
+            if columns is not None:
+                _refuse_blob(columns[0][1], span, work)
+
+
+def _refuse_blob(kind: str, span: Span, work: Workspace) -> None:
     if kind == "BLOB":
         raise QueryError(
             "A BLOB is not a text",
@@ -129,10 +154,6 @@ def locate(
             span=span,
             hint="Decode it: decode(column) reads UTF-8.",
         )
-    if source.nullable and _plain_column(text) is None:
-        raise NotPlanned("a document under an outer join is not a plain column")
-    expression = f"CAST(({text}) AS VARCHAR)"
-    return source, DocumentColumn(source.load.table, source.source.alias, expression)
 
 
 def _type_in(source: LoadedSource, text: str, work: Workspace) -> str | None:

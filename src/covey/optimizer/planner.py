@@ -12,6 +12,7 @@ import itertools
 from covey.errors import QueryError
 from covey.logical.blocks import Block, Expr, Kind
 from covey.optimizer.block import BlockPlanner
+from covey.optimizer.demand import refuse_blobs
 from covey.optimizer.order import ask_order
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import PhysicalPlan
@@ -130,6 +131,8 @@ def _plan_block(block: Block, work: Workspace) -> None:
         work.revert(mark)
         for call in direct:
             work.on_demand[call] = str(unplanned)
+    for call in direct - work.planned:
+        refuse_blobs(work, block, work.calls[call])
     _guard(block, direct - work.planned, guards, work)
 
 
