@@ -13,6 +13,7 @@ import pyarrow as pa
 from covey.errors import RunError
 from covey.plan.nodes import FIRST_ROW, LAST_ROW, DocumentColumn, Load, Prune, Step
 from covey.sql.bind import in_transaction
+from covey.sql.text import quote_name
 
 Ints = npt.NDArray[np.int64]
 
@@ -53,7 +54,7 @@ class Relations:
 
     def rows_within(self, column: DocumentColumn, first: int, size: int) -> int:
         """See `StepRunner.rows_within`."""
-        alias = '"' + column.alias.replace('"', '""') + '"'
+        alias = quote_name(column.alias)
         rows = self._connection.execute(
             f"SELECT coalesce(max(covey_row) + 1, {first + 1}) FROM ("
             f"SELECT {alias}.rowid AS covey_row, sum(coalesce(strlen({column.expression}), 0)) "
@@ -81,7 +82,7 @@ class Relations:
         """The texts of some rows of a loaded source, in the order of `rows`."""
         wanted = pa.table({"covey_row": rows, "covey_at": np.arange(len(rows))})
         self._connection.register("covey_wanted", wanted)
-        alias = '"' + column.alias.replace('"', '""') + '"'
+        alias = quote_name(column.alias)
         try:
             return self.table(
                 f"SELECT {column.expression} AS text FROM {column.table} AS {alias} "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import duckdb
 
 from covey.plan.nodes import Ask, Load, PhysicalPlan
+from covey.sql.text import quote_name
 
 # Mean UTF-8 bytes of a token in English prose under the tokenizers of the known models.
 BYTES_A_TOKEN = 4.4
@@ -64,7 +65,7 @@ def _estimate_ask(
         load = loads[column.table]
         if rows[column.table] is None:
             return StepEstimate(None, None)
-        alias = '"' + column.alias.replace('"', '""') + '"'
+        alias = quote_name(column.alias)
         rows_read = connection.execute(
             f"SELECT avg(strlen({column.expression})) FROM "
             f"(SELECT * FROM ({load.query}) LIMIT {SAMPLE_ROWS}) AS {alias}"

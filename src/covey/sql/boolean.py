@@ -10,9 +10,7 @@ from sqlglot import TokenType
 
 from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import AICall
-from covey.sql.text import TokenList
-
-_QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
+from covey.sql.text import QUERY_STARTS, TokenList
 
 
 def conjuncts(tokens: TokenList, first: int, last: int, calls: list[AICall]) -> list[Expr]:
@@ -51,7 +49,7 @@ class _Reader:
         if tokens[first].kind is TokenType.L_PAREN and tokens.partner[first] == last - 1:
             inner_is_value = (
                 last - first > 2
-                and tokens[first + 1].word not in _QUERY_STARTS
+                and tokens[first + 1].word not in QUERY_STARTS
                 and len(tokens.split(first + 1, last - 1, TokenType.COMMA)) == 1
             )
             if inner_is_value:
@@ -84,7 +82,7 @@ class _Reader:
                 if not self.tokens.is_open(i) or self.is_call(i):
                     continue
                 closing = self.tokens.partner[i]
-                if i + 1 < closing and self.tokens[i + 1].word not in _QUERY_STARTS:
+                if i + 1 < closing and self.tokens[i + 1].word not in QUERY_STARTS:
                     for a, b in self.tokens.split(i + 1, closing, TokenType.COMMA):
                         if a < b and self.inside(self.tokens.span(a, b)):
                             parts.append(self.read(a, b))

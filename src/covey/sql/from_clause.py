@@ -9,9 +9,8 @@ from sqlglot import TokenType
 from covey.logical.blocks import Expr, Join, JoinKind, Source
 from covey.logical.calls import AICall
 from covey.sql.boolean import conjuncts
-from covey.sql.text import TokenList
+from covey.sql.text import QUERY_STARTS, TokenList
 
-_QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
 _JOIN_PREFIXES = (
     "NATURAL",
     "INNER",
@@ -81,7 +80,7 @@ class _FromReader:
         start = self.at
         kind = self.kind()
         if kind is TokenType.L_PAREN:
-            if self.word(1) not in _QUERY_STARTS:
+            if self.word(1) not in QUERY_STARTS:
                 raise NotPlanned("a join in brackets")
             self.at = self.tokens.partner[self.at] + 1
             name = None

@@ -12,7 +12,7 @@ from covey.logical.blocks import Block, Expr
 from covey.logical.calls import AICall
 from covey.sql.boolean import conjuncts, read_expression
 from covey.sql.from_clause import NotPlanned, read_from
-from covey.sql.text import Span, TokenList
+from covey.sql.text import QUERY_STARTS, Span, TokenList
 
 _CLAUSES = (
     "WHERE",
@@ -33,7 +33,6 @@ _OPERAND_ENDS = (
     TokenType.STRING,
 )
 _SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
-_QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
 _CHANGES = ("UPDATE", "DELETE", "MERGE", "INSERT")
 
 
@@ -49,7 +48,7 @@ def is_query(tokens: TokenList) -> bool:
     start = next((t for t in tokens if t.kind is not TokenType.L_PAREN), None)
     if start is None or changes_rows(tokens):
         return False
-    return start.word in (*_QUERY_STARTS, "PIVOT", "UNPIVOT", "SUMMARIZE")
+    return start.word in (*QUERY_STARTS, "PIVOT", "UNPIVOT", "SUMMARIZE")
 
 
 def changes_rows(tokens: TokenList) -> bool:
@@ -66,7 +65,7 @@ def query_span(tokens: TokenList) -> Span | None:
     if changes_rows(tokens):
         return None
     for i in tokens.top_level(0, len(tokens)):
-        if tokens[i].word in _QUERY_STARTS:
+        if tokens[i].word in QUERY_STARTS:
             return tokens.span(i, len(tokens))
         if tokens.is_open(i) and i + 1 < tokens.partner[i] and tokens[0].word == "COPY":
             return tokens.span(i + 1, tokens.partner[i])
@@ -90,7 +89,7 @@ class _Finder:
             self.groups(0, len(self.tokens), (), False)
             return
         for i in self.tokens.top_level(0, len(self.tokens)):
-            if self.tokens[i].word in _QUERY_STARTS:
+            if self.tokens[i].word in QUERY_STARTS:
                 self.query(i, len(self.tokens), top=True)
                 return
             if self.tokens.is_open(i):
@@ -99,7 +98,7 @@ class _Finder:
     def group(self, opening: int, scope: tuple[Span, ...], recursive: bool) -> None:
         """A bracket: a query, or an expression that may hold queries deeper down."""
         closing = self.tokens.partner[opening]
-        if opening + 1 < closing and self.tokens[opening + 1].word in _QUERY_STARTS:
+        if opening + 1 < closing and self.tokens[opening + 1].word in QUERY_STARTS:
             self.query(opening + 1, closing, scope, recursive)
         else:
             self.groups(opening + 1, closing, scope, recursive)

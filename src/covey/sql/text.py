@@ -40,6 +40,8 @@ _RESERVED = frozenset(
     TRAILING TRUE UNION UNIQUE UNPIVOT USING VALUES VARIADIC WHEN WHERE WINDOW WITH
     """.split()
 )
+# What a query may begin with.
+QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
 _OPEN = set(_PAIRS)
 _CLOSE = set(_PAIRS.values())
 
