@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import ctypes
 
+_NAME_BYTES = 256
+
 
 def has_cuda() -> bool:
     """Whether NVIDIA's driver is there and shows a device."""
+    return _driver() is not None
+
+
+def gpu_name() -> str | None:
+    """What NVIDIA's driver calls the first GPU, None where there is none."""
+    driver = _driver()
+    if driver is None:
+        return None
+    device = ctypes.c_int()
+    name = ctypes.create_string_buffer(_NAME_BYTES)
+    failed = driver.cuDeviceGet(ctypes.byref(device), 0) or driver.cuDeviceGetName(
+        name, _NAME_BYTES, device
+    )
+    return None if failed else name.value.decode(errors="replace")
+
+
+def _driver() -> ctypes.CDLL | None:
+    """NVIDIA's driver, initialised, where it shows a device."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return False
+        return None
     count = ctypes.c_int()
-    found: int = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-    return found == 0 and count.value > 0
+    failed = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    return None if failed or count.value < 1 else driver

@@ -1,0 +1,81 @@
+"""How fast a model runs on a device: measured once, kept in the user's cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Seconds of model work: a pass, a fresh token and an attention pair each take their share.
+
+    Attributes:
+        pass_seconds: of a pass, whatever it holds: reading weights, launching.
+        token_seconds: of a fresh token.
+        pair_seconds: of a (query, key) pair.
+        spread: how far off a time by these rates may be, as a factor of at least 1.
+        measured: whether they come from this device, and not from its datasheet.
+    """
+
+    pass_seconds: float
+    token_seconds: float
+    pair_seconds: float
+    spread: float
+    measured: bool
+
+    def seconds(self, passes: float, tokens: float, pairs: float) -> float:
+        """Expected time of so many passes, fresh tokens and pairs."""
+        return passes * self.pass_seconds + tokens * self.token_seconds + pairs * self.pair_seconds
+
+
+def cache_folder() -> Path:
+    """Where Covey keeps what it may lose: `COVEY_CACHE`, or the user's cache folder."""
+    given = os.environ.get("COVEY_CACHE")
+    if given:
+        return Path(given).expanduser()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "covey"
+
+
+def read_rates(device: str, model: str) -> Rates | None:
+    """The rates measured for a model on a device, None where there are none yet.
+
+    Args:
+        device: its name.
+        model: what names the model and how it is computed.
+    """
+    try:
+        kept = json.loads(_file(device, model).read_text(encoding="utf-8"))
+        return Rates(**kept["rates"])
+    except (OSError, ValueError, KeyError, TypeError):
+        # A file that is missing, cut short or of another version is measured again.
+        return None
+
+
+def write_rates(device: str, model: str, rates: Rates) -> None:
+    """Keep rates for `read_rates`; where the folder cannot be written they are lost."""
+    path = _file(device, model)
+    text = json.dumps({"device": device, "model": model, "rates": asdict(rates)}, indent=1)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed into place, so that no other process reads half a file.
+        part = path.with_suffix(f".{os.getpid()}.part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError:
+        return
+
+
+def _file(device: str, model: str) -> Path:
+    name = hashlib.sha256(f"{device}\n{model}".encode()).hexdigest()[:24]
+    return cache_folder() / "rates" / f"{name}.json"

@@ -1,0 +1,207 @@
+"""The formulas of the cost model: cases worked out by hand, and what holds for all counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from covey.hardware.facts import GPUS, Device, gpu_facts
+from covey.hardware.rates import Rates
+from covey.models.costs import ModelCosts, costs_of
+from covey.models.registry import find_known
+from covey.models.spec import WeightDtype
+from covey.optimizer.cost import (
+    Lengths,
+    Work,
+    assumed_rates,
+    dominates,
+    expected_seconds,
+    frontier,
+    speed_of_light,
+    stems,
+    suffixes,
+)
+
+COUNTS = st.floats(0, 1e6)
+LISTS = st.lists(st.integers(0, 5000), min_size=1, max_size=20)
+
+
+def brute(stem: int, tails: list[int]) -> tuple[int, int]:
+    """Fresh tokens and pairs of one stem and the suffixes behind it, counted one by one."""
+    pairs = sum(range(1, stem + 1))
+    for tail in tails:
+        pairs += sum(stem + i for i in range(1, tail + 1))
+    return stem + sum(tails), pairs
+
+
+def test_lengths_of_known_texts() -> None:
+    assert Lengths.of([2, 4]) == Lengths(3.0, 10.0, 4.0)
+    assert Lengths.of([]) == Lengths.fixed(0.0)
+
+
+def test_independent_texts_one_behind_the_other() -> None:
+    one, other = [2, 4], [1, 3, 5]
+    both = [a + b for a in one for b in other]
+    whole, parts = Lengths.of(both), Lengths.of(one) + Lengths.of(other)
+    assert parts.mean == pytest.approx(whole.mean)
+    assert parts.square == pytest.approx(whole.square)
+    assert parts.longest == whole.longest
+
+
+@given(LISTS, st.integers(0, 50), LISTS)
+def test_a_join_counted_token_by_token(documents, around, partners) -> None:
+    fresh = pairs = 0
+    for document in documents:
+        f, p = brute(document + around, partners)
+        fresh, pairs = fresh + f, pairs + p
+    stem = Lengths.of(documents) + Lengths.fixed(around)
+    count = len(documents) * len(partners)
+    work = stems(len(documents), Lengths.of(documents), around, 1024) + suffixes(
+        count, Lengths.of(partners), stem, 1024, anchors=len(documents)
+    )
+    assert work.prompts == count
+    assert work.fresh == pytest.approx(fresh)
+    assert work.pairs == pytest.approx(pairs)
+    assert work.passes == pytest.approx(fresh / 1024)
+    full = sum(d + around + p for d in documents for p in partners)
+    assert work.requested == pytest.approx(full)
+
+
+def test_what_is_kept_is_written_and_what_is_behind_it_reads_it() -> None:
+    hundred = Lengths.fixed(100)
+    assert stems(10, hundred, 20, 1000, kept=True).written == 1200
+    assert stems(10, hundred, 20, 1000, kept=True).peak == 1200
+    assert stems(10, hundred, 20, 1000).written == 0
+    stem = Lengths.fixed(120)
+    assert suffixes(50, Lengths.fixed(5), stem, 1000, anchors=10).read == 10 * 120
+    assert suffixes(50, Lengths.fixed(5), stem, 1000).read == 50 * 120
+    # One stem with suffixes for four passes is read four times.
+    assert suffixes(800, Lengths.fixed(5), stem, 1000, anchors=1).read == 4 * 120
+    assert suffixes(50, Lengths.fixed(5), stem, 1000, resident=False).read == 0
+
+
+@given(COUNTS, COUNTS, st.integers(1, 3000), st.integers(0, 40), st.booleans())
+def test_work_adds_up(one, other, length, around, kept) -> None:
+    lengths = Lengths.fixed(length)
+
+    def work(count: float) -> Work:
+        return stems(count, lengths, around, 512, kept=kept) + suffixes(
+            count, Lengths.fixed(7), lengths, 512
+        )
+
+    together, apart = work(one + other), work(one) + work(other)
+    for name in ("prompts", "requested", "fresh", "pairs", "written", "read", "passes"):
+        assert getattr(together, name) == pytest.approx(getattr(apart, name)), name
+    assert apart.peak == max(work(one).peak, work(other).peak)
+
+
+@given(COUNTS, COUNTS, LISTS, LISTS)
+def test_more_rows_never_cost_less(one, more, documents, partners) -> None:
+    def axes(count: float) -> list[float]:
+        stem = Lengths.of(documents)
+        work = stems(count, stem, 3, 512, kept=True)
+        work += suffixes(count * 2, Lengths.of(partners), stem, 512, anchors=count)
+        rate = assumed_rates(QWEN, H200)
+        seconds = [speed_of_light(work, QWEN, H200).total, expected_seconds(work, rate)]
+        return [*work.axes, work.requested, work.prompts, work.passes, *seconds]
+
+    assert all(a <= b * (1 + 1e-9) for a, b in zip(axes(one), axes(one + more), strict=True))
+
+
+def work_of(*axes: float) -> Work:
+    return Work(**dict(zip(("fresh", "pairs", "written", "read", "peak"), axes, strict=True)))
+
+
+def test_the_frontier_keeps_what_nothing_beats() -> None:
+    cheap, other = work_of(1, 9, 1, 1, 1), work_of(9, 1, 1, 1, 1)
+    worse, same = work_of(2, 9, 1, 1, 1), replace(cheap, prompts=5)
+    assert dominates(cheap, worse) and not dominates(worse, cheap)
+    assert not dominates(cheap, other) and not dominates(cheap, same)
+    assert frontier([worse, cheap, other, same], lambda w: w) == [cheap, other]
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 3)] * 5), max_size=12))
+def test_the_frontier_is_what_no_other_dominates(points) -> None:
+    works = [work_of(*point) for point in points]
+    expected = {w.axes for w in works if not any(dominates(o, w) for o in works)}
+    kept = frontier(works, lambda w: w)
+    assert len(kept) == len(expected) and {w.axes for w in kept} == expected
+
+
+QWEN_SPEC = find_known("qwen3-4b-fp8").spec  # type: ignore[union-attr]
+assert QWEN_SPEC is not None
+QWEN = costs_of(QWEN_SPEC, WeightDtype.FLOAT8, WeightDtype.BFLOAT16, 16384)
+H200 = gpu_facts("NVIDIA H200")
+assert H200 is not None
+
+
+def test_the_units_of_qwen3_4b() -> None:
+    assert QWEN.projection_flops + QWEN.mlp_flops == pytest.approx(2 * 3.63e9, rel=1e-3)
+    assert QWEN.pair_flops == pytest.approx(0.59e6, rel=1e-3)
+    assert QWEN.kv_bytes == 147_456
+    assert QWEN.projection_bytes + QWEN.mlp_bytes == pytest.approx(3.63e9, rel=1e-3)
+
+
+def unit_costs(**changes: float) -> ModelCosts:
+    ones = ModelCosts(
+        2.0, 3.0, 5.0, 7.0, 11.0, 13.0, WeightDtype.FLOAT8, WeightDtype.BFLOAT16, 1, 1
+    )
+    return replace(ones, **changes)  # type: ignore[arg-type]
+
+
+DEVICE = Device("a", {"float8_e4m3": 10.0, "bfloat16": 4.0, "float32": 1.0}, 2.0, 1.0, 1.0)
+
+
+def test_the_roofline_takes_the_larger_of_compute_and_traffic_in_each_part() -> None:
+    busy = Work(fresh=1000, pairs=400, written=10, read=20, passes=1)
+    found = speed_of_light(busy, unit_costs(), DEVICE)
+    assert found.projection == 1000 * 2 / 10  # above 1 * 11 / 2
+    assert found.mlp == 1000 * 3 / 10
+    assert found.attention == 400 * 5 / 4  # above 30 * 7 / 2
+    assert found.total == 200 + 300 + 500
+    idle = Work(fresh=1, pairs=1, written=10, read=20, passes=1)
+    found = speed_of_light(idle, unit_costs(), DEVICE)
+    assert (found.projection, found.mlp, found.attention) == (11 / 2, 13 / 2, 30 * 7 / 2)
+
+
+def test_expected_time_is_passes_tokens_and_pairs() -> None:
+    rates = Rates(0.5, 0.01, 1e-4, 1.1, True)
+    assert expected_seconds(Work(fresh=100, pairs=1000, passes=2), rates) == 1 + 1 + 0.1
+
+
+def test_the_datasheet_alone_is_never_faster_than_light() -> None:
+    work = stems(1e4, Lengths.fixed(300), 20, 16384, kept=True)
+    light = speed_of_light(work, QWEN, H200).total
+    assert light < expected_seconds(work, assumed_rates(QWEN, H200)) < 4 * light
+
+
+def test_a_dtype_that_a_device_lacks_is_computed_in_the_next_wider_one() -> None:
+    a100 = gpu_facts("NVIDIA A100-SXM4-80GB")
+    assert a100 is not None and a100.peak("float8_e4m3") == a100.peak("bfloat16") == 312e12
+    assert a100.peak("float16") == a100.peak("bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("NVIDIA A100-PCIE-40GB", "A100 40GB"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA B200", "B200"),
+    ],
+)
+def test_devices_are_known_by_the_drivers_name(driver, name) -> None:
+    found = gpu_facts(driver)
+    assert found is not None and found.name == name
+    assert found in [device for _, device in GPUS]
+
+
+def test_an_unknown_device_is_not_guessed() -> None:
+    assert gpu_facts("Some GPU 9") is None
