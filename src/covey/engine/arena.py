@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import torch
 
+from covey.engine.limits import CPU_ARENA_BYTES, GPU_ARENA_SHARE, GPU_RESERVE
 from covey.errors import ModelError
 from covey.kernels.base import KvLayer
 from covey.models.spec import ModelSpec
-
-# On a CPU the system commits a page when it is first written: unused slots cost nothing.
-CPU_BYTES = 1 << 30
-# Of what a GPU has free beside the weights; the rest is for activations.
-_GPU_SHARE = 0.85
-_GPU_RESERVE = 4 << 30
 
 
 def arena_bytes(device: torch.device) -> int:
     """Bytes that an arena takes by default."""
     if device.type != "cuda":
-        return CPU_BYTES
+        return CPU_ARENA_BYTES
     free, _ = torch.cuda.mem_get_info(device)
-    return int(max(free - _GPU_RESERVE, 0) * _GPU_SHARE)
+    return int(max(free - GPU_RESERVE, 0) * GPU_ARENA_SHARE)
 
 
 def slot_bytes(spec: ModelSpec, dtype: torch.dtype) -> int:

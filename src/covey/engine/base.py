@@ -22,6 +22,7 @@ from typing import Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from covey.engine.outlook import Outlook
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 
@@ -163,6 +164,14 @@ class ModelSource(Protocol):
     @property
     def kinds(self) -> frozenset[QuestionKind]:
         """The kinds of question it can answer."""
+        ...
+
+    def outlook(self) -> Outlook:
+        """What an estimate needs to know of it; loads and fetches nothing.
+
+        Raises:
+            ModelError: its files are damaged.
+        """
         ...
 
     def open(self) -> Engine:

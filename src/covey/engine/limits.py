@@ -6,6 +6,15 @@ from dataclasses import dataclass
 
 from covey.prompts.column import SPILL_BYTES
 
+CPU_BUDGET = 1024  # new tokens a chunk: its activations stay in the caches
+GPU_BUDGET = 16384
+# Of the keys and values on a CPU, whose system commits a page when it is first written:
+# unused slots cost nothing.
+CPU_ARENA_BYTES = 1 << 30
+# Of what a GPU has free beside the weights; the rest is for activations.
+GPU_ARENA_SHARE = 0.85
+GPU_RESERVE = 4 << 30
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

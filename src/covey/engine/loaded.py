@@ -10,7 +10,7 @@ import torch
 
 from covey.engine.arena import KvArena, arena_bytes, slot_bytes
 from covey.engine.base import Engine, EngineSession
-from covey.engine.limits import Limits
+from covey.engine.limits import CPU_BUDGET, GPU_BUDGET, Limits
 from covey.engine.readout import answer_tokens
 from covey.engine.runtime import ChunkRunner, Runtime
 from covey.engine.session import LocalSession
@@ -26,9 +26,6 @@ from covey.prompts.documents import DocumentStore
 from covey.prompts.fast_tokens import checked_encoder
 from covey.prompts.layout import LAYOUTS, Layout
 from covey.prompts.tokens import Encoder
-
-_CPU_BUDGET = 1024  # new tokens a chunk: its activations stay in the caches
-_GPU_BUDGET = 16384
 
 
 class LoadedEngine:
@@ -143,7 +140,7 @@ def _limits(spec: ModelSpec, device: torch.device, dtype: torch.dtype) -> Limits
     on_gpu = device.type == "cuda"
     return Limits(
         context=spec.context,
-        budget=_GPU_BUDGET if on_gpu else _CPU_BUDGET,
+        budget=GPU_BUDGET if on_gpu else CPU_BUDGET,
         slots=max(arena_bytes(device) // slot_bytes(spec, dtype), 1),
         in_flight=2 if on_gpu else 1,
     )

@@ -10,10 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from covey.engine.base import Engine, ModelSource
+from covey.engine.limits import (
+    CPU_ARENA_BYTES,
+    CPU_BUDGET,
+    GPU_ARENA_SHARE,
+    GPU_BUDGET,
+    GPU_RESERVE,
+)
+from covey.engine.outlook import ByteMeasure, Measure, Outlook, TokenMeasure
+from covey.hardware.devices import has_cuda, present_device
+from covey.hardware.facts import Device
+from covey.hardware.rates import read_rates
+from covey.models.costs import ModelCosts, costs_of
 from covey.models.files import ModelFiles
 from covey.models.registry import find_known, is_path, local_path, model_files
-from covey.models.spec import ModelSpec
-from covey.prompts.layout import DEFAULT_LAYOUT
+from covey.models.spec import ModelSpec, WeightDtype
+from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS
 from covey.prompts.question import QuestionKind
 
 if TYPE_CHECKING:
@@ -73,6 +85,44 @@ class LocalModel:
         from covey.engine.loaded import load_engine
 
         return load_engine(self.name, self.files, self.device, self.layout)
+
+    def outlook(self) -> Outlook:
+        """See `ModelSource.outlook`."""
+        on_gpu = has_cuda() if self.device is None else self.device == "cuda"
+        spec, device = self.spec, present_device(on_gpu)
+        costs = planned_costs(spec, on_gpu)
+        rates = None if device is None else read_rates(device.name, rates_key(spec, costs))
+        capacity = None
+        if device is not None:
+            room = _arena_bytes(device, spec, costs) if on_gpu else CPU_ARENA_BYTES
+            capacity = int(room // costs.kv_bytes)
+        return Outlook(self._measure(spec), costs, device, rates, capacity)
+
+    def _measure(self, spec: ModelSpec) -> Measure:
+        layout = LAYOUTS.get(self.layout, LAYOUTS[DEFAULT_LAYOUT])
+        known = self._known
+        if known is not None and local_path(known) is None:
+            return ByteMeasure(layout)
+        return TokenMeasure(layout, self.encoder, spec.bos)
+
+
+def planned_costs(spec: ModelSpec, on_gpu: bool) -> ModelCosts:
+    """The unit costs of a model as `load_engine` will run it."""
+    if not on_gpu:
+        return costs_of(spec, WeightDtype.FLOAT32, WeightDtype.FLOAT32, CPU_BUDGET)
+    fp8 = spec.weight_dtype is WeightDtype.FLOAT8
+    compute = WeightDtype.FLOAT8 if fp8 else WeightDtype.BFLOAT16
+    return costs_of(spec, compute, WeightDtype.BFLOAT16, GPU_BUDGET)
+
+
+def rates_key(spec: ModelSpec, costs: ModelCosts) -> str:
+    """What rates depend on besides the device: the shape and dtypes, not the weights' values."""
+    return f"{spec} {costs.compute.value} {costs.attention.value}"
+
+
+def _arena_bytes(device: Device, spec: ModelSpec, costs: ModelCosts) -> float:
+    weights = spec.parameters * costs.compute.bytes
+    return max(device.memory - weights - GPU_RESERVE, 0.0) * GPU_ARENA_SHARE
 
 
 def load(source: str | Path | ModelSource) -> Engine:

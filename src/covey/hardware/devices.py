@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
+from covey.hardware.facts import Device, cpu_facts, gpu_facts
+
 _NAME_BYTES = 256
 
 
@@ -23,6 +25,14 @@ def gpu_name() -> str | None:
         name, _NAME_BYTES, device
     )
     return None if failed else name.value.decode(errors="replace")
+
+
+def present_device(gpu: bool) -> Device | None:
+    """The facts of this machine's GPU or processor, None for a GPU that is not known here."""
+    if not gpu:
+        return cpu_facts()
+    name = gpu_name()
+    return None if name is None else gpu_facts(name)
 
 
 def _driver() -> ctypes.CDLL | None:

@@ -84,14 +84,20 @@ def cpu_facts() -> Device:
     if platform.machine() in ("arm64", "aarch64"):
         operations = 16
     flops = cores * _hertz(info) * operations
-    name = f"CPU, {cores} core{'s' if cores > 1 else ''}"
+    model = re.search(r"^model name\s*:\s*(.+)$", info, re.MULTILINE)
+    maker = " ".join(model[1].split()) if model else platform.machine() or "CPU"
+    name = f"{maker}, {cores} core{'s' if cores > 1 else ''}"
     return Device(name, {"float32": flops}, _CPU_BANDWIDTH, _ram(), _CORE_PRICE * cores)
 
 
 def _cores() -> int:
+    """Cores that this process may use, and that it is told to."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(threads)) if threads.isdigit() and int(threads) else cores
 
 
 def _hertz(info: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from covey.engine.base import Answers, Counters, PromptBatch
+from covey.engine.outlook import Outlook, QuestionLengths
 from covey.errors import ModelError
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
@@ -58,6 +59,10 @@ class PlantedModel:
     def open(self) -> Self:
         """Nothing to load."""
         return self
+
+    def outlook(self) -> Outlook:
+        """Lengths in its own tokens; it does no work that takes time."""
+        return Outlook(_PlantedMeasure(), capacity=CAPACITY)
 
     def session(self, documents: DocumentStore) -> PlantedSession:
         """Open a session; see `covey.engine.base.Engine`."""
@@ -169,6 +174,18 @@ class PlantedSession:
         trace: TracebackType | None,
     ) -> None:
         self._queue.clear()
+
+
+class _PlantedMeasure:
+    """See `covey.engine.outlook.Measure`."""
+
+    exact = True
+
+    def question(self, question: Question) -> QuestionLengths:
+        return QuestionLengths(0, 0, _tokens(question.template))
+
+    def documents(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        return np.array([_tokens(text) for text in texts], dtype=np.int64)
 
 
 def _tokens(text: str) -> int:

@@ -1,0 +1,131 @@
+"""What can be told of a model's work before it is loaded: lengths of prompts and rates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from covey.engine.questions import QuestionEncoder
+from covey.hardware.facts import Device
+from covey.hardware.rates import Rates
+from covey.models.costs import ModelCosts
+from covey.prompts.layout import Layout, Role
+from covey.prompts.question import Question
+from covey.prompts.tokens import Encoder
+
+Int64 = npt.NDArray[np.int64]
+
+# Mean UTF-8 bytes of a token in English prose under the tokenizers of the known models.
+BYTES_A_TOKEN = 4.4
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionLengths:
+    """Tokens of a question's prompts that are no document's.
+
+    Attributes:
+        opening: before the anchor, equal for all prompts of a session.
+        frame: behind the anchor, before anything varies.
+        suffix: literal tokens behind that, without the partners.
+    """
+
+    opening: int
+    frame: int
+    suffix: int
+
+
+class Measure(Protocol):
+    """Tells how long prompts are in the model's tokens."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether it has the model's tokenizer, and does not go by bytes."""
+        ...
+
+    def question(self, question: Question) -> QuestionLengths:
+        """The literal tokens of a question's prompts."""
+        ...
+
+    def documents(self, texts: Sequence[str]) -> Int64:
+        """(n,) tokens of each text; a text without an encoding has 0."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """All that an estimate needs of a model.
+
+    Attributes:
+        measure: of prompts.
+        costs: of a token; None for a model that does no work of its own.
+        device: where it will run; None where its facts are not known.
+        rates: measured there; None where nothing was measured yet.
+        capacity: tokens whose keys and values it can hold at once, about.
+    """
+
+    measure: Measure
+    costs: ModelCosts | None = None
+    device: Device | None = None
+    rates: Rates | None = None
+    capacity: int | None = None
+
+
+class TokenMeasure:
+    """Measures with the model's tokenizer.
+
+    Args:
+        layout: how prompts are laid out.
+        encoder: the tokenizer.
+        bos: the token every prompt begins with, or None.
+    """
+
+    exact = True
+
+    def __init__(self, layout: Layout, encoder: Encoder, bos: int | None) -> None:
+        self._encoder = encoder
+        self._questions = QuestionEncoder(layout, encoder, bos)
+
+    def question(self, question: Question) -> QuestionLengths:
+        """See `Measure.question`."""
+        asked = self._questions.encode(question)
+        frame, opening = len(asked.frame), len(asked.opening)
+        return QuestionLengths(opening, frame, asked.fixed - frame - opening)
+
+    def documents(self, texts: Sequence[str]) -> Int64:
+        """See `Measure.documents`."""
+        # A lone surrogate has no encoding; the run will say so of its row.
+        sound = [text.encode(errors="replace").decode() for text in texts]
+        return np.diff(self._encoder.encode(sound)[1])
+
+
+class ByteMeasure:
+    """Measures by bytes, for a model whose tokenizer is not on this machine yet.
+
+    Args:
+        layout: how prompts are laid out.
+    """
+
+    exact = False
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def question(self, question: Question) -> QuestionLengths:
+        """See `Measure.question`."""
+        sizes = dict.fromkeys(Role, 0)
+        for part in self._layout.parts(question):
+            sizes[part.role] += len(part.text.encode(errors="replace"))
+        tokens = {role: round(size / BYTES_A_TOKEN) for role, size in sizes.items()}
+        frame = tokens[Role.FRAME]
+        return QuestionLengths(
+            tokens[Role.PREAMBLE], frame, tokens[Role.HEADING] + tokens[Role.TAIL]
+        )
+
+    def documents(self, texts: Sequence[str]) -> Int64:
+        """See `Measure.documents`."""
+        sizes = [len(text.encode(errors="replace")) for text in texts]
+        return np.round(np.array(sizes, dtype=np.float64) / BYTES_A_TOKEN).astype(np.int64)
