@@ -136,8 +136,12 @@ class Asker:
         """Whether all prompts of some tickets have their answers."""
         return tickets.isdisjoint(self._tickets)
 
-    def wait(self) -> None:
+    def wait(self) -> tuple[int, Ints] | None:
         """Let the engine work until it gives some answers, and keep them.
+
+        Returns:
+            the ticket and the (n, arity) documents that were answered; None where nothing
+            was left to answer.
 
         Raises:
             RunError: a prompt failed and its call says that the query then fails.
@@ -148,10 +152,11 @@ class Asker:
         answers = next(self._work, None)
         if answers is None:
             self._work = None
-            return
+            return None
         ticket = self._tickets[answers.ticket]
         ticket.asking.operator.seconds += time.perf_counter() - started
         self._keep(ticket, answers)
+        return answers.ticket, ticket.wanted[answers.rows]
 
     def release(self, documents: Ints) -> None:
         """Tell the engine that documents will not be read again."""

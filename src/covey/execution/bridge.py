@@ -11,7 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from covey.errors import RunError
-from covey.plan.nodes import FIRST_ROW, LAST_ROW, DocumentColumn, Load, Prune, Step
+from covey.plan.nodes import (
+    BATCH_ROWS,
+    FIRST_ROW,
+    LAST_ROW,
+    DocumentColumn,
+    Load,
+    Prune,
+    Step,
+)
 from covey.sql.bind import in_transaction
 from covey.sql.text import quote_name
 
@@ -63,10 +71,19 @@ class Relations:
         ).fetchall()
         return int(rows[0][0])
 
-    def set_batch(self, first: int, last: int) -> None:
-        """Confine demands to row ids from `first` to `last` of the batched source."""
-        self._connection.execute(f"SET VARIABLE {FIRST_ROW} = {first}").fetchall()
-        self._connection.execute(f"SET VARIABLE {LAST_ROW} = {last}").fetchall()
+    def set_batch(self, rows: Ints) -> None:
+        """Confine demands to some row ids of the batched source, of which there is one at least."""
+        self._connection.register("covey_batch", pa.table({"covey_row": rows}))
+        try:
+            # The bounds let DuckDB skip the rest of a large source.
+            for name, value in (
+                (FIRST_ROW, str(rows.min())),
+                (LAST_ROW, str(rows.max())),
+                (BATCH_ROWS, "(SELECT list(covey_row) FROM covey_batch)"),
+            ):
+                self._connection.execute(f"SET VARIABLE {name} = {value}").fetchall()
+        finally:
+            self._connection.unregister("covey_batch")
 
     def prune(self, step: Prune, kept: Ints) -> None:
         """Delete all rows of a source but those with the row ids `kept`."""

@@ -1,26 +1,57 @@
-"""Batches of rows on their way through the questions of a block, several at once.
+"""Rows on their way through the conditions of a block, a chunk's worth at a time.
 
-While one batch waits for the answers to its first question, another asks its second:
-the engine packs the prompts of both into its chunks.
+All rows that fit are given to the engine with their first question, so that it sees every
+shared opening. As its answers come in, the rows they decide go on: those a condition
+rejects are released, the others are asked the next question while their keys and values
+are resident.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
 
 from covey.execution.ask import Asker
 from covey.execution.steps import StepRunner
-from covey.plan.nodes import Ask, Flow
+from covey.plan.nodes import Ask, DocumentColumn, Flow
 from covey.prompts.documents import NULL_ID
+
+Ints = npt.NDArray[np.int64]
 
 # Rows of the first batch while the engine's room is unknown, and under a LIMIT.
 FIRST_BATCH = 256
 FIRST_BATCH_OF_LIMIT = 16
-# Batches under way at once; their documents share the engine's room.
+# Batches under way at once; the texts of the next are tokenised while one is asked.
 IN_FLIGHT = 2
 # UTF-8 bytes of a token, on the low side: a batch had better fit.
 BYTES_A_TOKEN = 3.0
+# A batch whose rows go on one by one need not fit the engine. It is as large as is good to
+# tokenise before the first answer, and to look through for each chunk of answers.
+BATCH_BYTES = 32_000_000
+BATCH_ROWS = 100_000
+
+
+@dataclass(eq=False)
+class _Batch:
+    """Rows that are asked one thing.
+
+    Attributes:
+        rows: ascending row ids of the flow's source.
+        stage, ask: what they are asked, or will be asked first.
+        whole: whether it was cut from the source, and not from another batch.
+        waited: tickets under way.
+        steps: asks on; gives the tickets to wait for each time.
+    """
+
+    rows: Ints
+    stage: int = 0
+    ask: int = 0
+    whole: bool = False
+    waited: frozenset[int] = frozenset()
+    steps: Iterator[frozenset[int]] = field(init=False)
 
 
 class FlowRunner:
@@ -37,90 +68,142 @@ class FlowRunner:
         self._runner = runner
         self._asker = asker
         self._next_row = 0
+        self._batches: list[_Batch] = []
+        self._anchors = {
+            ask.anchor_documents
+            for ask in step.asks
+            if ask.anchor_documents is not None and ask.anchor_documents.table == step.table
+        }
 
     def run(self) -> None:
         """Ask until every row is through, or enough are found."""
         total = 0 if self._step.needed == 0 else self._runner.rows_of(self._step.table)
-        batches: deque[_Batch] = deque()
-        while batches or self._next_row < total:
-            while self._next_row < total and len(batches) < self._in_flight():
-                batches.append(self._start(total))
-            if self._advance(batches):
+        while self._batches or self._next_row < total:
+            while self._next_row < total and self._whole() < self._in_flight():
+                first, self._next_row = self._next_row, self._end_of_batch(total)
+                self._add(_Batch(np.arange(first, self._next_row), whole=True))
+            if self._advance():
                 if self._enough():
                     return
-            elif batches:
-                self._asker.wait()
+            elif self._batches:
+                answered = self._asker.wait()
+                if answered is not None and self._step.found is None:
+                    self._go_on(*answered)
+
+    def _whole(self) -> int:
+        return sum(batch.whole for batch in self._batches)
 
     def _in_flight(self) -> int:
         # With a LIMIT the next batch may never be needed.
         return 1 if self._step.found is not None else IN_FLIGHT
 
-    def _start(self, total: int) -> _Batch:
-        first = self._next_row
-        self._next_row = end = self._end_of_batch(first, total)
-        return _Batch(first, end - 1, self._ask_batch(first, end - 1))
-
-    def _end_of_batch(self, first: int, total: int) -> int:
-        step = self._step
+    def _end_of_batch(self, total: int) -> int:
+        step, first = self._step, self._next_row
         if step.needed is not None:
             # Each batch as large as all before it: at most twice too many are asked.
             return min(total, max(2 * first, step.needed, FIRST_BATCH_OF_LIMIT))
-        capacity = self._asker.capacity()
         if step.column is None:
             return total
+        if self._row_by_row(step.stages[0].asks[0]):
+            last = self._runner.rows_within(step.column, first, BATCH_BYTES)
+            return min(last, first + BATCH_ROWS)
+        capacity = self._asker.capacity()
         if capacity is None:
             return min(total, first + FIRST_BATCH)
         room = int(capacity / IN_FLIGHT * BYTES_A_TOKEN)
         return self._runner.rows_within(step.column, first, room)
 
-    def _ask_batch(self, first: int, last: int) -> Iterator[frozenset[int]]:
-        """Ask call after call for one batch; give the tickets to wait for each time."""
-        for number, ask in enumerate(self._step.asks):
-            later = [other for other in self._step.asks[number + 1 :] if _shares(ask, other)]
-            # Under a LIMIT the last call stops within a batch too: a row of the source may
-            # have thousands of partners.
-            last_call = number == len(self._step.asks) - 1
-            piece = self._step.needed if last_call else None
-            self._runner.set_batch(first, last)
-            for waited in self._runner.ask(ask, float(len(later)), piece):
-                yield waited
-                if piece is not None and self._enough():
-                    return
-                self._runner.set_batch(first, last)
+    def _row_by_row(self, ask: Ask) -> bool:
+        """Whether one document decides what a row is answered, so that rows can go on alone."""
+        return (
+            self._step.found is None
+            and ask.stop is None
+            and len(ask.documents) == 1
+            and ask.documents[0].table == self._step.table
+        )
 
-    def _advance(self, batches: deque[_Batch]) -> bool:
+    def _add(self, batch: _Batch) -> None:
+        batch.steps = self._steps(batch)
+        self._batches.append(batch)
+
+    def _steps(self, batch: _Batch) -> Iterator[frozenset[int]]:
+        """Ask call after call for the rows of a batch; give the tickets to wait for each time."""
+        while batch.stage < len(self._step.stages) and len(batch.rows):
+            asks = self._step.stages[batch.stage].asks
+            while batch.ask < len(asks) and len(batch.rows):
+                yield from self._ask(batch, asks[batch.ask])
+                batch.ask += 1
+            self._reject(batch)
+            batch.stage, batch.ask = batch.stage + 1, 0
+        self._release(batch.rows, batch.rows[:0])
+
+    def _ask(self, batch: _Batch, ask: Ask) -> Iterator[frozenset[int]]:
+        later = [a for stage in self._step.stages[batch.stage :] for a in stage.asks]
+        later = later[later.index(ask) + 1 :]
+        reads = float(sum(_shares(ask, other) for other in later))
+        # Under a LIMIT the last call stops within a batch too: a row of the source may
+        # have thousands of partners.
+        piece = None if later else self._step.needed
+        self._runner.set_batch(batch.rows)
+        for waited in self._runner.ask(ask, reads, piece):
+            yield waited
+            if not len(batch.rows) or (piece is not None and self._enough()):
+                return
+            self._runner.set_batch(batch.rows)
+
+    def _reject(self, batch: _Batch) -> None:
+        """Take the rows out of a batch that its stage rejects."""
+        alive = self._step.stages[batch.stage].alive
+        if alive is None or not len(batch.rows):
+            return
+        self._runner.set_batch(batch.rows)
+        left = np.unique(self._runner.row_ids(alive))
+        self._release(np.setdiff1d(batch.rows, left, assume_unique=True), left)
+        batch.rows = left
+
+    def _release(self, rows: Ints, kept: Ints) -> None:
+        """Tell the engine that nothing will be asked about some rows; of others it still may be."""
+        for column in self._anchors:
+            documents = np.setdiff1d(self._documents(column, rows), self._documents(column, kept))
+            self._asker.release(documents[documents != NULL_ID])
+
+    def _documents(self, column: DocumentColumn, rows: Ints) -> Ints:
+        return self._runner.documents_of(column, rows)
+
+    def _advance(self) -> bool:
         """Take every batch as far as it goes; say whether one is through."""
         through = False
-        for batch in list(batches):
+        for batch in list(self._batches):
             while self._asker.done(batch.waited):
                 try:
                     batch.waited = next(batch.steps)
                 except StopIteration:
-                    batches.remove(batch)
-                    self._release(batch)
+                    self._batches.remove(batch)
                     through = True
                     break
         return through
 
-    def _release(self, batch: _Batch) -> None:
-        column = self._step.column
-        if column is not None:
-            documents = self._runner.documents_between(column, batch.first, batch.last)
-            self._asker.release(documents[documents != NULL_ID])
+    def _go_on(self, ticket: int, answered: Ints) -> None:
+        """Let the rows go on that have their answers while the rest of their batch waits."""
+        ready: dict[tuple[int, int], list[Ints]] = {}
+        for batch in self._batches:
+            if ticket not in batch.waited or self._asker.done(batch.waited):
+                continue
+            ask = self._step.stages[batch.stage].asks[batch.ask]
+            if not self._row_by_row(ask):
+                continue
+            documents = self._documents(ask.documents[0], batch.rows)
+            decided = np.isin(documents, answered[:, 0])
+            ready.setdefault((batch.stage, batch.ask + 1), []).append(batch.rows[decided])
+            batch.rows = batch.rows[~decided]
+        for (stage, place), parts in ready.items():
+            rows = np.sort(np.concatenate(parts))
+            if len(rows):
+                self._add(_Batch(rows, stage, place))
 
     def _enough(self) -> bool:
         needed, found = self._step.needed, self._step.found
         return needed is not None and found is not None and self._runner.count(found) >= needed
-
-
-class _Batch:
-    """Rows `first` to `last` of a flow's source, and how far they are."""
-
-    def __init__(self, first: int, last: int, steps: Iterator[frozenset[int]]) -> None:
-        self.first = first
-        self.last = last
-        self.steps = steps
-        self.waited: frozenset[int] = frozenset()
 
 
 def _shares(ask: Ask, other: Ask) -> bool:

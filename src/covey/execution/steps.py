@@ -93,9 +93,13 @@ class StepRunner:
         """The number that a query gives."""
         return int(self.complete(partial(self._relations.table, query)).column(0)[0].as_py())
 
-    def set_batch(self, first: int, last: int) -> None:
+    def set_batch(self, rows: Ints) -> None:
         """Confine the demands of a flow to some rows of its source."""
-        self._relations.set_batch(first, last)
+        self._relations.set_batch(rows)
+
+    def row_ids(self, query: str) -> Ints:
+        """The row ids that a query gives in its only column."""
+        return self.complete(partial(self._relations.row_ids, query))[0]
 
     def rows_within(self, column: DocumentColumn, first: int, size: int) -> int:
         """Where a batch from row `first` on ends, so that its texts have `size` bytes at most.
@@ -104,12 +108,12 @@ class StepRunner:
         """
         return self._relations.rows_within(column, first, size)
 
-    def documents_between(self, column: DocumentColumn, first: int, last: int) -> Ints:
-        """The documents read so far of some rows; `NULL_ID` elsewhere."""
+    def documents_of(self, column: DocumentColumn, rows: Ints) -> Ints:
+        """The documents of some rows; `NULL_ID` where the text is NULL or was never read."""
         known = self._columns.get(column)
         if known is None:
-            return np.empty(0, np.int64)
-        part = known[first : last + 1]
+            return np.full(len(rows), NULL_ID)
+        part = known[rows]
         return np.where(part == _UNREAD, NULL_ID, part)
 
     def ask(

@@ -64,6 +64,7 @@ class BlockPlanner:
         for condition in self.rows.wanted:
             if self._try(condition, Context.TRUTH, self.rows.demand, self._semi_join):
                 self.rows.asked.append(condition)
+                flow.stage()
         if self._plans_outputs():
             self._ask_outputs()
         flow.close()

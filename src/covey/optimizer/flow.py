@@ -6,7 +6,7 @@ from covey.optimizer.demand import locate
 from covey.optimizer.limit import enough_rows
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import LoadedSource
-from covey.plan.nodes import FIRST_ROW, LAST_ROW, Ask, Flow, Step
+from covey.plan.nodes import BATCH_ROWS, FIRST_ROW, LAST_ROW, Ask, Flow, Stage, Step
 from covey.sql.from_clause import NotPlanned
 
 
@@ -23,20 +23,39 @@ class FlowPlan:
 
     def __init__(self, rows: BlockRows) -> None:
         self._rows = rows
-        self._first = len(rows.work.steps)
+        self._first = self._staged = len(rows.work.steps)
+        self._stages: list[Stage] = []
         self._needed = enough_rows(rows)
         self._source = _anchor_source(rows) if rows.block.inner else None
         if self._source is not None:
             row_id = self._source.row_id
             rows.batch = (
-                f"{row_id} BETWEEN getvariable('{FIRST_ROW}') AND getvariable('{LAST_ROW}')"
+                f"{row_id} BETWEEN getvariable('{FIRST_ROW}') AND getvariable('{LAST_ROW}') "
+                f"AND {row_id} IN (SELECT unnest(getvariable('{BATCH_ROWS}')))"
             )
+
+    def stage(self) -> None:
+        """Let the asks since the last stage be one more, behind whose condition rows are gone."""
+        if self._source is None:
+            return
+        asks = self._take()
+        if asks:
+            self._stages.append(Stage(asks, self._rows.demand().distinct([self._source])))
+
+    def _take(self) -> tuple[Ask, ...]:
+        """The asks since the last stage."""
+        steps = self._rows.work.steps
+        first, self._staged = self._staged, len(steps)
+        return tuple(step for step in steps[first:] if isinstance(step, Ask))
 
     def close(self) -> None:
         """Gather the asks since the opening into one step."""
         rows, steps = self._rows, self._rows.work.steps
+        outputs = self._take()
+        if outputs:
+            self._stages.append(Stage(outputs, None))
         rows.batch = None
-        asks = tuple(step for step in steps[self._first :] if isinstance(step, Ask))
+        asks = tuple(ask for stage in self._stages for ask in stage.asks)
         if self._source is None or not asks:
             return
         others: list[Step] = [s for s in steps[self._first :] if not isinstance(s, Ask)]
@@ -48,7 +67,7 @@ class FlowPlan:
         needed = None if found is None else self._needed
         table = self._source.load.table
         columns = [column for ask in asks for column in ask.documents if column.table == table]
-        flow = Flow(asks, table, columns[0] if columns else None, needed, found)
+        flow = Flow(tuple(self._stages), table, columns[0] if columns else None, needed, found)
         steps[self._first :] = [*others, flow]
 
 

@@ -24,7 +24,7 @@ class BlockRows:
         loaded: the loaded sources, in the order of FROM.
         free: the conditions that need no model, or no more.
         asked: the conditions whose calls are all asked.
-        batch: confines the first source to the batch of a `Flow` step.
+        batch: confines a source to the batch of a `Flow` step.
     """
 
     def __init__(self, work: Workspace, block: Block, guards: Guards) -> None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from covey.logical.calls import AICall
 
-# DuckDB variables that hold the first and last row id of the batch of a `Flow` step.
+# DuckDB variables that hold the row ids of a `Flow` step's batch: the first, the last, all.
 FIRST_ROW = "covey_first_row"
 LAST_ROW = "covey_last_row"
+BATCH_ROWS = "covey_batch_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,20 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """What a batch of rows goes through at a time: one condition, or an output.
+
+    Attributes:
+        asks: asked in order for each batch; their demands are confined to the batch.
+        alive: query for the row ids of the batch that pass all conditions so far; None
+            where this stage rejects no row.
+    """
+
+    asks: tuple[Ask, ...]
+    alive: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """Ask several calls batch by batch, so that a batch passes from one to the next.
 
@@ -100,8 +115,7 @@ class Flow:
     LIMIT has enough rows the rest is never asked.
 
     Attributes:
-        asks: asked in order for each batch; their demands are confined to the row ids
-            from `FIRST_ROW` to `LAST_ROW` of `table`.
+        stages: in the order in which a batch goes through them.
         table: the loaded source that is cut into batches.
         column: the documents whose length counts; None where all rows are one batch.
         needed: rows that are enough, LIMIT plus OFFSET; None for all.
@@ -109,11 +123,16 @@ class Flow:
             that is known only at the end.
     """
 
-    asks: tuple[Ask, ...]
+    stages: tuple[Stage, ...]
     table: str
     column: DocumentColumn | None
     needed: int | None = None
     found: str | None = None
+
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        """The asks of all stages, in order."""
+        return tuple(ask for stage in self.stages for ask in stage.asks)
 
 
 @dataclass(frozen=True, slots=True)
