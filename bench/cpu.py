@@ -205,7 +205,7 @@ class Recording:
 def flow(model: str, tickets: int, policies: int) -> Flow:
     """Run the query, then its prompts one by one."""
     engine = Recording(load(model))
-    connection = covey.connect(engine, progress=False)
+    connection = covey.connect(engine, progress=False, cache=False)
     query = connection.sql(FLOW.format(examples=_EXAMPLES, tickets=tickets, policies=policies))
     started = time.perf_counter()
     query.fetchall()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -18,3 +19,11 @@ os.environ["TRITON_INTERPRET"] = "1"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--update-golden` rewrites golden files instead of comparing with them."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An answer store for each test: no test touches the user's, or another's."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("COVEY_CACHE", str(folder))
+    return folder

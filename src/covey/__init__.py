@@ -6,10 +6,11 @@ from covey.errors import CoveyError, InputError, ModelError, QueryError, RunErro
 
 if TYPE_CHECKING:
     __version__: str
-    from covey.api.connection import Connection, connect
+    from covey.api.connection import CacheOptions, Connection, connect
     from covey.api.query import Query
 
 __all__ = [
+    "CacheOptions",
     "Connection",
     "CoveyError",
     "InputError",
@@ -25,7 +26,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Python imports `covey` before `covey.cli`, and `covey --help` has no use for DuckDB.
-    if name in ("Connection", "connect", "Query"):
+    if name in ("CacheOptions", "Connection", "connect", "Query"):
         from covey.api import connection, query
 
         return getattr(query if name == "Query" else connection, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -33,10 +34,8 @@ class CommandLine:
         """Let connections to the model of a name, or that name none, use `answer`."""
         connect = covey.connect
 
-        def planted(model: str | None = None, *, progress: bool | None = None) -> object:
-            return connect(
-                PlantedModel(answer) if model == instead_of else model, progress=progress
-            )
+        def planted(model: str | None = None, **options: Any) -> object:
+            return connect(PlantedModel(answer) if model == instead_of else model, **options)
 
         self._monkeypatch.setattr(covey, "connect", planted)
 

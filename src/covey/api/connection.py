@@ -19,8 +19,12 @@ from covey.api.tables import start
 from covey.engine.base import Engine, ModelSource
 from covey.errors import InputError
 from covey.execution.progress import Progress, progress_for
+from covey.execution.store.location import CacheOptions, cache_options
+from covey.execution.store.store import AnswerStore
 from covey.prompts.question import QuestionKind
 from covey.sql.dialect import Dialect, read_dialect
+
+__all__ = ["CacheOptions", "Connection", "connect"]
 
 
 def connect(
@@ -29,6 +33,7 @@ def connect(
     database: str | PathLike[str] = ":memory:",
     progress: bool | None = None,
     dialect: str | None = None,
+    cache: bool | str | PathLike[str] | CacheOptions = True,
 ) -> Connection:
     """Open a connection; nothing is loaded yet.
 
@@ -40,12 +45,19 @@ def connect(
         progress: show how far a query is; None shows it on a terminal only.
         dialect: "snowflake" or "bigquery" accepts only that vendor's spelling of AI
             functions; None accepts both, also side by side. Other SQL is always DuckDB's.
+        cache: whether answers are kept between runs, so that a query that ran before, or
+            was stopped half-way, asks only what is new. True keeps them in the folder that
+            `COVEY_CACHE` names or the platform's, a path in a folder of yours, and
+            `covey.CacheOptions` also sets limits. See `covey cache`.
 
     Raises:
-        InputError: the database cannot be opened, or there is no such dialect.
+        InputError: the database cannot be opened, there is no such dialect, or the cache
+            is no folder.
         ModelError: there is no such model.
     """
-    return Connection(model_source(model), database, progress, read_dialect(dialect))
+    options = cache_options(cache)
+    store = None if options is None else AnswerStore(options)
+    return Connection(model_source(model), database, progress, read_dialect(dialect), store)
 
 
 class Connection:
@@ -60,6 +72,7 @@ class Connection:
         database: str | PathLike[str],
         progress: bool | None,
         dialect: Dialect | None = None,
+        store: AnswerStore | None = None,
     ) -> None:
         try:
             self._duckdb = duckdb.connect(str(database))
@@ -74,6 +87,7 @@ class Connection:
         self._lookup_names = 0
         self._show_progress = progress
         self.dialect = dialect
+        self.store = store
         self.lock = threading.RLock()
         self.table_names = itertools.count()
 

@@ -90,7 +90,8 @@ class Statement:
                 report.rows, report.seconds = table.num_rows, time.perf_counter() - started
                 return table, report
             progress = connection.new_progress()
-            with Asker(connection.engine, documents, answers, report, progress) as asker:
+            asker = Asker(connection.engine, documents, answers, report, progress, connection.store)
+            with asker:
                 runner = Runner(plan, relations, lookups, asker, documents, report)
                 return runner.run(), report
 

@@ -67,7 +67,9 @@ def demo(
 
     import covey
 
-    with covey.connect(model, progress=False if no_progress else None) as connection:
+    progress = False if no_progress else None
+    # The demo shows the model at work, every time.
+    with covey.connect(model, progress=progress, cache=False) as connection:
         connection.register("tickets", path)
         typer.echo(f"{shown_query()}\n")
         run = connection.run(shown_query())

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from covey.cli.bench import app as bench
+from covey.cli.cache import app as cache
 from covey.cli.demo import demo
 from covey.cli.models import models
 from covey.cli.query import explain, query
@@ -52,6 +53,7 @@ app.command()(query)
 app.command()(explain)
 app.command()(models)
 app.command()(demo)
+app.add_typer(cache, name="cache")
 app.add_typer(bench, name="bench")
 
 

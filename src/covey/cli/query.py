@@ -48,17 +48,34 @@ def query(
         bool,
         typer.Option("--report/--no-report", help="Say on standard error what the run did."),
     ] = True,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache",
+            metavar="FOLDER",
+            help="Where answers are kept between runs; else in the folder that COVEY_CACHE "
+            "names, or the platform's.",
+        ),
+    ] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Ask everything anew and keep no answers.")
+    ] = False,
 ) -> None:
     """Run a query and print its result.
 
-    Files stand in the SQL by path: FROM 'tickets.parquet'.
+    Files stand in the SQL by path: FROM 'tickets.parquet'. Answers are kept: a command
+    that was stopped goes on where it was when it is given again.
     """
     text = read_sql(sql)
     target = destination(format, output)
 
     import covey
 
-    with covey.connect(model, progress=False if no_progress else None) as connection:
+    if cache is not None and no_cache:
+        raise InputError("--cache and --no-cache exclude each other.")
+    kept = cache or not no_cache
+    progress = False if no_progress else None
+    with covey.connect(model, progress=progress, cache=kept) as connection:
         run = connection.run(text)
         target.write(run.arrow())
         if report:

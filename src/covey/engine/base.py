@@ -141,8 +141,11 @@ class Engine(Protocol):
         ...
 
     @property
-    def fingerprint(self) -> str:
-        """Names the weights: engines of one fingerprint give one answer to a prompt."""
+    def fingerprint(self) -> str | None:
+        """Names weights and layout: engines of one fingerprint give one answer to a prompt.
+
+        None where two runs may answer differently: such answers are not kept.
+        """
         ...
 
     def session(self, documents: DocumentStore) -> EngineSession:

@@ -19,10 +19,13 @@ from covey.execution.answers import Answers
 from covey.execution.progress import Progress
 from covey.execution.readout import log_odds
 from covey.execution.report import MAX_ERRORS_KEPT, OperatorReport, Report, RowError
+from covey.execution.store.session import StoredAnswers
+from covey.execution.store.store import AnswerStore
 from covey.logical.calls import AICall, OnError, Reading
 from covey.prompts.documents import DocumentStore
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 _SHOWN = 60
 
 
@@ -56,6 +59,7 @@ class Asker:
         answers: where answers are kept.
         report: is brought up to date, one operator a call.
         progress: is told how far each call is.
+        store: answers of earlier runs; None asks everything.
     """
 
     def __init__(
@@ -65,8 +69,11 @@ class Asker:
         answers: Answers,
         report: Report,
         progress: Progress,
+        store: AnswerStore | None = None,
     ) -> None:
         self._load = load
+        self._store = store
+        self._stored: StoredAnswers | None = None
         self._documents = documents
         self._answers = answers
         self._report = report
@@ -90,6 +97,8 @@ class Asker:
         for asking in self._asking.values():
             self._progress.finish(asking.operator.call)
         self._stack.__exit__(kind, error, trace)
+        if self._stored is not None:
+            self._stored.close()
 
     def ask(self, call: AICall, documents: Ints) -> None:
         """Ask about tuples of documents and wait for the answers; see `submit`."""
@@ -123,6 +132,9 @@ class Asker:
         if not len(wanted):
             return frozenset(tickets)
         session = self._open()
+        wanted, keys = self._take_stored(call, wanted, keys)
+        if not len(wanted):
+            return frozenset(tickets)
         ticket = session.submit(PromptBatch(call.question, wanted, reads))
         asking = self._asking.get(call.index)
         if asking is None:
@@ -131,6 +143,18 @@ class Asker:
         asking.total += len(wanted)
         self._tickets[ticket] = _Ticket(asking, wanted, keys, len(wanted))
         return frozenset({ticket, *tickets})
+
+    def _take_stored(self, call: AICall, wanted: Ints, keys: Ints) -> tuple[Ints, Ints]:
+        """Take the answers of earlier runs; return what is left to ask."""
+        if self._stored is None:
+            return wanted, keys
+        found, scores = self._stored.find(call.question, wanted)
+        if found.any():
+            self._answers.of(call.question).add(wanted[found], scores[found])
+            operator = self._report.operators[call.index]
+            operator.stored += int(found.sum())
+            self._count_true(call, operator, scores[found])
+        return wanted[~found], keys[~found]
 
     def done(self, tickets: frozenset[int]) -> bool:
         """Whether all prompts of some tickets have their answers."""
@@ -175,6 +199,14 @@ class Asker:
             self._report.model = engine.name
             self._session = self._stack.enter_context(engine.session(self._documents))
             self._report.counters = self._session.counters
+            if self._store is not None and engine.fingerprint is not None:
+                self._stored = StoredAnswers(
+                    self._store,
+                    engine.name,
+                    engine.fingerprint,
+                    self._documents,
+                    self._report.notes,
+                )
         return self._session
 
     def _keep(self, ticket: _Ticket, answers: EngineAnswers) -> None:
@@ -182,15 +214,21 @@ class Asker:
         # Errors come by position in the batch, answers by position in this delivery.
         at = {int(row): i for i, row in enumerate(answers.rows)} if answers.errors else {}
         errors = {at[row]: reason for row, reason in answers.errors.items()}
-        self._answers.of(call.question).add(ticket.wanted[answers.rows], answers.scores, errors)
+        documents = ticket.wanted[answers.rows]
+        self._answers.of(call.question).add(documents, answers.scores, errors)
+        if self._stored is not None:
+            self._stored.keep(call.question, documents, answers.scores)
         operator.prompts += len(answers.rows)
         operator.failed += int(np.isnan(answers.scores[:, 0]).sum())
-        if call.reading is Reading.TRUTH:
-            true = int((answers.scores[:, 0] > log_odds(call.options.threshold)).sum())
-            operator.true = (operator.true or 0) + true
+        self._count_true(call, operator, answers.scores)
         for row, reason in answers.errors.items():
             self._note_error(call, operator, ticket.wanted[row], reason)
         self._count(ticket, answers)
+
+    def _count_true(self, call: AICall, operator: OperatorReport, scores: Floats) -> None:
+        if call.reading is Reading.TRUTH:
+            true = int((scores[:, 0] > log_odds(call.options.threshold)).sum())
+            operator.true = (operator.true or 0) + true
 
     def _count(self, ticket: _Ticket, answers: EngineAnswers) -> None:
         asking = ticket.asking
@@ -226,10 +264,10 @@ class Asker:
         limit = call.options.max_error_ratio
         if limit is None or not operator.failed:
             return
-        ratio = operator.failed / operator.prompts
+        ratio = operator.failed / operator.answers
         if ratio > limit:
             first = next((e.reason for e in self._report.errors if e.call == operator.call), "")
             raise RunError(
-                f"{operator.failed:,} of {operator.prompts:,} prompts of {operator.call} failed "
+                f"{operator.failed:,} of {operator.answers:,} prompts of {operator.call} failed "
                 f"({ratio:.1%}), more than max_error_ratio {limit:g} allows. First reason: {first}"
             )

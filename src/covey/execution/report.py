@@ -19,7 +19,8 @@ class OperatorReport:
     Attributes:
         call: the call as written.
         prompts: prompts asked for it; what an equal call asked before is not counted.
-        true: prompts answered TRUE (margin above the threshold), for AI.IF.
+        stored: prompts whose answers the store had from earlier runs.
+        true: answers TRUE (margin above the threshold) of both kinds, for AI.IF.
         failed: prompts without an answer.
         seconds: time spent asking.
         how: "planned", or why it ran by demand iteration.
@@ -28,9 +29,15 @@ class OperatorReport:
     call: str
     how: str
     prompts: int = 0
+    stored: int = 0
     true: int | None = None
     failed: int = 0
     seconds: float = 0.0
+
+    @property
+    def answers(self) -> int:
+        """Prompts asked now, and those whose answers the store had."""
+        return self.prompts + self.stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,7 @@ class Report:
         operators: one entry for each AI call.
         counters: the engine's account.
         errors: the first `MAX_ERRORS_KEPT` failed prompts.
+        notes: what went on beside the answers and a person should know.
     """
 
     model: str | None = None
@@ -63,6 +71,7 @@ class Report:
     operators: list[OperatorReport] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
     errors: list[RowError] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain Python values."""
@@ -84,6 +93,7 @@ class Report:
         for error in self.errors:
             reasons[error.reason] = reasons.get(error.reason, 0) + 1
         lines += [f"failed: {count:,} x {reason}" for reason, count in reasons.items()]
+        lines += self.notes
         return "\n".join(lines)
 
 
@@ -98,6 +108,7 @@ def joined(reports: Sequence[Report]) -> Report:
         whole.operators += report.operators
         whole.counters = _sum(whole.counters, report.counters)
         whole.errors += report.errors[: MAX_ERRORS_KEPT - len(whole.errors)]
+        whole.notes += report.notes
     return whole
 
 
@@ -110,8 +121,10 @@ def _sum(one: Counters, other: Counters) -> Counters:
 
 def _operator_line(operator: OperatorReport) -> str:
     text = f"{operator.prompts:,} prompts"
-    if operator.true is not None and operator.prompts:
-        text += f", {operator.true:,} TRUE ({operator.true / operator.prompts:.0%})"
+    if operator.stored:
+        text += f", {operator.stored:,} answers from the store"
+    if operator.true is not None and operator.answers:
+        text += f", {operator.true:,} TRUE ({operator.true / operator.answers:.0%})"
     if operator.failed:
         text += f", {operator.failed:,} failed"
     return f"{operator.call}: {text}, {operator.how}"

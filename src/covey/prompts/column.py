@@ -1,33 +1,35 @@
-"""A growing row of token ids, in memory while it is short and in a file once it is long."""
+"""A growing row of numbers, in memory while it is short and in a file once it is long."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from typing import IO
+from typing import IO, Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-Int32 = npt.NDArray[np.int32]
+Item = TypeVar("Item", bound=np.generic)
 
 # Bytes from which a column lies in a temporary file, mapped into memory: the system then
 # keeps what is in use, and documents larger than memory still run.
 SPILL_BYTES = 1 << 30
-_FIRST = 1024
+_FIRST_BYTES = 4096
 
 
-class TokenColumn:
-    """Append-only int32 ids.
+class Column(Generic[Item]):
+    """Append-only numbers.
 
     Args:
-        spill_bytes: size from which the ids move to a temporary file, which goes with
-            the column.
+        dtype: of the numbers.
+        spill_bytes: size from which they move to a temporary file, which goes with the
+            column.
     """
 
-    def __init__(self, spill_bytes: int = SPILL_BYTES) -> None:
-        self._spill = spill_bytes // 4
-        self._ids: Int32 = np.empty(_FIRST, dtype=np.int32)
+    def __init__(self, dtype: type[Item], spill_bytes: int = SPILL_BYTES) -> None:
+        self._dtype = np.dtype(dtype)
+        self._spill = spill_bytes // self._dtype.itemsize
+        self._items: npt.NDArray[Item] = np.empty(_FIRST_BYTES // self._dtype.itemsize, dtype)
         self._used = 0
         self._file: IO[bytes] | None = None
 
@@ -35,36 +37,43 @@ class TokenColumn:
         return self._used
 
     @property
-    def flat(self) -> Int32:
-        """All ids so far; the view stays valid, later ids are not in it."""
-        return self._ids[: self._used]
+    def flat(self) -> npt.NDArray[Item]:
+        """All numbers so far; the view stays valid, later ones are not in it."""
+        return self._items[: self._used]
 
     @property
     def spilled(self) -> bool:
-        """Whether the ids lie in a file."""
+        """Whether the numbers lie in a file."""
         return self._file is not None
 
-    def append(self, ids: Int32) -> int:
-        """Add ids at the end; returns where they begin."""
-        start, end = self._used, self._used + len(ids)
-        if end > len(self._ids):
-            self._grow(max(end, 2 * len(self._ids)))
-        self._ids[start:end] = ids
+    def append(self, items: npt.NDArray[Any]) -> int:
+        """Add numbers at the end; returns where they begin."""
+        start, end = self._used, self._used + len(items)
+        if end > len(self._items):
+            self._grow(max(end, 2 * len(self._items)))
+        self._items[start:end] = items
         self._used = end
         return start
 
     def _grow(self, count: int) -> None:
         if count <= self._spill:
-            larger = np.empty(count, dtype=np.int32)
+            larger: npt.NDArray[Item] = np.empty(count, dtype=self._dtype)
             larger[: self._used] = self.flat
-            self._ids = larger
+            self._items = larger
             return
         moves = self._file is None
         if self._file is None:
             # It is closed, and so deleted, when the column goes.
-            self._file = tempfile.TemporaryFile(prefix="covey-tokens-")  # noqa: SIM115
-        os.ftruncate(self._file.fileno(), 4 * count)
-        mapped = np.memmap(self._file, dtype=np.int32, mode="r+", shape=(count,))
+            self._file = tempfile.TemporaryFile(prefix="covey-column-")  # noqa: SIM115
+        os.ftruncate(self._file.fileno(), self._dtype.itemsize * count)
+        mapped = np.memmap(self._file, dtype=self._dtype, mode="r+", shape=(count,))
         if moves:
             mapped[: self._used] = self.flat
-        self._ids = mapped
+        self._items = mapped
+
+
+class TokenColumn(Column[np.int32]):
+    """Token ids."""
+
+    def __init__(self, spill_bytes: int = SPILL_BYTES) -> None:
+        super().__init__(np.int32, spill_bytes)

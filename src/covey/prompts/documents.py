@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from covey.prompts.column import Column
+from covey.prompts.digests import UNKNOWN, DigestIndex, UInt64, digests
 
 NULL_ID = -1
+
+# Bytes of text from which they lie in a temporary file; see `Column`.
+SPILL_BYTES = 64 << 20
 
 
 class DocumentStore:
     """Gives equal texts equal ids, 0, 1, 2 … in order of first sight.
 
-    Ids stay valid for the life of the store. Texts are kept: a document is
-    tokenised when an engine first needs it, and reports may need its words.
+    Ids stay valid for the life of the store. Texts are kept: a document is tokenised
+    when an engine first needs it, and reports may need its words. One thread may read
+    texts while another adds some.
+
+    Args:
+        spill_bytes: bytes of text that are kept in memory; more lie in a temporary file.
     """
 
-    def __init__(self) -> None:
-        self._ids: dict[str, int] = {}
-        self._texts: list[str] = []
+    def __init__(self, spill_bytes: int = SPILL_BYTES) -> None:
+        self._index = DigestIndex()
+        self._digests = Column(np.uint64, spill_bytes)
+        self._bytes = Column(np.uint8, spill_bytes)
+        self._ends = Column(np.int64, spill_bytes)
+        self._ends.append(np.zeros(1, np.int64))
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._index)
 
     def add(
         self, texts: pa.Array | pa.ChunkedArray | Sequence[str | None]
@@ -36,20 +51,72 @@ class DocumentStore:
         Returns:
             (n,) int64 ids; `NULL_ID` where the text is NULL.
         """
-        values = texts.to_pylist() if isinstance(texts, pa.Array | pa.ChunkedArray) else texts
-        ids = np.empty(len(values), dtype=np.int64)
-        known = self._ids
-        for i, text in enumerate(values):
-            if text is None:
-                ids[i] = NULL_ID
-                continue
-            found = known.get(text)
-            if found is None:
-                found = known[text] = len(self._texts)
-                self._texts.append(text)
-            ids[i] = found
-        return ids
+        encoded = pc.dictionary_encode(_as_bytes(texts))
+        if not len(encoded.dictionary):
+            return np.full(len(encoded), NULL_ID)
+        ends, data = _buffers(encoded.dictionary)
+        view, edges = data.data, ends.tolist()
+        wanted = digests([view[a:b] for a, b in itertools.pairwise(edges)])
+        ids = self._index.find(wanted)
+        new = np.flatnonzero(ids == UNKNOWN)
+        if len(new):
+            self._keep(ends, data, new)
+            self._digests.append(wanted[new].ravel())
+            ids[new] = self._index.add(wanted[new])
+        # One more, so that a NULL's index of -1 finds it.
+        ids = np.append(ids, NULL_ID)
+        found: npt.NDArray[np.int64] = ids[encoded.indices.fill_null(-1).to_numpy()]
+        return found
+
+    def _keep(
+        self, ends: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], new: npt.NDArray[np.int64]
+    ) -> None:
+        lengths = np.diff(ends)[new]
+        if len(new) < len(ends) - 1:
+            mask = np.zeros(len(ends) - 1, np.bool_)
+            mask[new] = True
+            data = data[np.repeat(mask, np.diff(ends))]
+        start = self._bytes.append(data)
+        self._ends.append(start + np.cumsum(lengths))
 
     def texts(self, ids: npt.NDArray[np.int64]) -> list[str]:
         """The texts of some ids, in the order given. No id may be `NULL_ID`."""
-        return [self._texts[i] for i in ids.tolist()]
+        ends, data = self._ends.flat, self._bytes.flat.data
+        starts, stops = ends[ids].tolist(), ends[ids + 1].tolist()
+        return [
+            str(data[a:b], "utf-8", "surrogatepass") for a, b in zip(starts, stops, strict=True)
+        ]
+
+    def sizes(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Bytes of UTF-8 of some documents, in the shape of `ids`."""
+        ends = self._ends.flat
+        sizes: npt.NDArray[np.int64] = ends[ids + 1] - ends[ids]
+        return sizes
+
+    def digests(self, ids: npt.NDArray[np.int64]) -> UInt64:
+        """What names the texts of some ids everywhere: (..., 2) uint64."""
+        found: UInt64 = self._digests.flat.reshape(-1, 2)[ids]
+        return found
+
+
+def _as_bytes(texts: pa.Array | pa.ChunkedArray | Sequence[str | None]) -> pa.Array:
+    """Texts as one array of bytes. A lone surrogate, which only Python has, is kept."""
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+        # Texts of more than 2 GiB stay in several chunks, even so.
+        if isinstance(texts, pa.ChunkedArray):
+            texts = pa.concat_arrays([c.cast(pa.large_binary()) for c in texts.chunks])
+    if isinstance(texts, pa.Array):
+        return texts.cast(pa.large_binary())
+    return pa.array(
+        [None if text is None else text.encode("utf-8", "surrogatepass") for text in texts],
+        pa.large_binary(),
+    )
+
+
+def _buffers(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """(n + 1,) offsets from 0, and the bytes of n > 0 texts without NULL."""
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
+    whole = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return ends - ends[0], whole[ends[0] : ends[-1]]

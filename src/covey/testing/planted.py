@@ -39,6 +39,8 @@ class PlantedModel:
             texts in argument order.
         label: (question, labels, documents) -> index of the right label or None, for
             AI.CLASSIFY. `question` is "" for a classification without a task text.
+        fingerprint: names what the functions do; with it their answers are kept in the
+            answer store. Without, they are not: a function may change between two runs.
 
     Attributes:
         calls: every prompt asked so far, as (question, documents).
@@ -47,14 +49,13 @@ class PlantedModel:
     name = "planted"
     kinds = frozenset(QuestionKind)
 
-    def __init__(self, answer: Answer, label: LabelAnswer | None = None) -> None:
+    def __init__(
+        self, answer: Answer, label: LabelAnswer | None = None, *, fingerprint: str | None = None
+    ) -> None:
         self._answer = answer
         self._label = label
+        self.fingerprint = fingerprint
         self.calls: list[tuple[str, tuple[str, ...]]] = []
-
-    @property
-    def fingerprint(self) -> str:
-        return f"planted-{id(self._answer):x}-{id(self._label):x}"
 
     def open(self) -> Self:
         """Nothing to load."""
@@ -131,8 +132,9 @@ class PlantedSession:
         piece = batch.documents[start : start + PROMPTS_A_CHUNK]
         scores = np.full((len(piece), batch.question.width), np.nan)
         errors: dict[int, str] = {}
-        for i, row in enumerate(piece):
-            texts = tuple(self._documents.texts(row))
+        flat = iter(self._documents.texts(piece.ravel()))
+        tuples = zip(*[flat] * batch.question.arity, strict=True) if piece.size else [()]
+        for i, texts in enumerate(tuples):
             answer = self._model.scores(batch.question, texts)
             if answer is None:
                 errors[start + i] = "the planted answer is None"
@@ -148,9 +150,7 @@ class PlantedSession:
         counters.failed += failed
         counters.chunks += 1
         tail = _tokens(question.template)
-        lengths = np.array(
-            [[_tokens(t) for t in self._documents.texts(row)] for row in piece], np.int64
-        ).reshape(len(piece), question.arity)
+        lengths = (self._documents.sizes(piece) + 3) // 4
         counters.requested_tokens += int(lengths.sum()) + tail * len(piece)
         if question.arity:
             # The anchor is computed once, what follows it once a prompt.

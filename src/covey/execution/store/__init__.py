@@ -1,0 +1,1 @@
+"""Answers kept between runs: where, under which names, and how several processes share them."""

@@ -1,0 +1,74 @@
+"""Where the answer store lies, and how large it may grow."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from covey.errors import InputError
+
+FOLDER_VARIABLE = "COVEY_CACHE"
+DEFAULT_MAX_BYTES = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class CacheOptions:
+    """How answers are kept between runs.
+
+    Attributes:
+        path: a folder; None takes the one that `COVEY_CACHE` names, or the platform's.
+        max_bytes: size of the file from which the oldest answers go.
+        max_days: answers older than this are asked again; None keeps them.
+
+    Raises:
+        InputError: a limit that is not above 0, or a path that is no folder.
+    """
+
+    path: str | PathLike[str] | None = None
+    max_bytes: int = DEFAULT_MAX_BYTES
+    max_days: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_bytes <= 0 or (self.max_days is not None and self.max_days <= 0):
+            raise InputError("The limits of the answer store are above 0: max_bytes, max_days.")
+        if self.path is not None and Path(self.path).exists() and not Path(self.path).is_dir():
+            raise InputError(f"The answer store {self.path} is a file. Name a folder.")
+
+    @property
+    def folder(self) -> Path:
+        return default_folder() if self.path is None else Path(self.path).absolute()
+
+
+def cache_options(cache: bool | str | PathLike[str] | CacheOptions) -> CacheOptions | None:
+    """What `connect(cache=…)` means; None where no answers are kept.
+
+    Raises:
+        InputError: it is of no kind that says so.
+    """
+    if isinstance(cache, CacheOptions):
+        return cache
+    if isinstance(cache, bool):
+        return CacheOptions() if cache else None
+    if isinstance(cache, str | PathLike) and str(cache):
+        return CacheOptions(cache)
+    raise InputError(
+        f"cache is True, False, a folder or covey.CacheOptions, which {cache!r} is not."
+    )
+
+
+def default_folder() -> Path:
+    """The folder that `COVEY_CACHE` names, else `covey` among the user's caches."""
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    if chosen:
+        return Path(chosen).absolute()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "covey"
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        return (Path(local) if local else Path.home() / "AppData" / "Local") / "covey" / "Cache"
+    # The XDG specification says that a relative path is to be ignored.
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "covey"

@@ -1,0 +1,170 @@
+"""One run's dealings with the answer store: look-ups at once, writing on the side."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import numpy.typing as npt
+
+from covey.execution.store.database import StoreError
+from covey.execution.store.keys import prompt_keys, question_digest
+from covey.execution.store.store import AnswerStore, NewAnswers, StoredQuestion
+from covey.prompts.digests import UInt64
+from covey.prompts.documents import DocumentStore
+from covey.prompts.question import Question
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# What is lost at most when the process is killed: this much time, or this many answers.
+SECONDS_BETWEEN_WRITES = 1.0
+ANSWERS_A_WRITE = 100_000
+# While the store cannot be written, so many answers wait for it.
+MOST_WAITING = 2_000_000
+
+
+class StoredAnswers:
+    """What one model has answered before, and now answers.
+
+    A store that fails never fails the query: it is left alone, and `notes` says why.
+
+    Args:
+        store: the store.
+        model, fingerprint: the engine.
+        documents: the documents of the query.
+        notes: lines for the report.
+    """
+
+    def __init__(
+        self,
+        store: AnswerStore,
+        model: str,
+        fingerprint: str,
+        documents: DocumentStore,
+        notes: list[str],
+    ) -> None:
+        self._store = store
+        self._model = model
+        self._fingerprint = fingerprint
+        self._documents = documents
+        self._notes = notes
+        self._questions: dict[Question, StoredQuestion] = {}
+        # Questions the store holds nothing of: answers that another process may add
+        # meanwhile are not looked for.
+        self._empty: set[str] = set()
+        self._unreadable = False
+        self._waiting: list[NewAnswers] = []
+        self._count = 0
+        self._lost = 0
+        self._failure: StoreError | None = None
+        self._changed = threading.Condition()
+        self._closing = False
+        self._writer: threading.Thread | None = None
+
+    def find(self, question: Question, documents: Ints) -> tuple[npt.NDArray[np.bool_], Floats]:
+        """The stored answers about tuples of documents.
+
+        Returns:
+            (n,) bool, and (n, question.width) float64, NaN where there is none.
+        """
+        nothing = np.zeros(len(documents), np.bool_)
+        scores = np.full((len(documents), question.width), np.nan)
+        digest = self._stored(question).digest
+        if self._unreadable or digest in self._empty:
+            return nothing, scores
+        try:
+            if not self._store.count(digest):
+                self._empty.add(digest)
+                return nothing, scores
+            return self._store.find(digest, self._keys(documents), question.width)
+        except StoreError as error:
+            self._unreadable = True
+            self._notes.append(f"No answers were looked up: {error}.")
+            return nothing, scores
+
+    def keep(self, question: Question, documents: Ints, scores: Floats) -> None:
+        """Store answers soon; those of failed prompts, which are NaN, are left out."""
+        good = ~np.isnan(scores).any(axis=1)
+        if not good.any() or self._unreadable:
+            return
+        try:
+            keys = self._keys(documents[good])
+        except StoreError as error:
+            self._unreadable = True
+            self._notes.append(f"New answers were not kept: {error}.")
+            return
+        with self._changed:
+            self._waiting.append(NewAnswers(self._stored(question), keys, scores[good]))
+            self._count += len(keys)
+            if self._count >= ANSWERS_A_WRITE:
+                self._changed.notify()
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._write_on, name="covey-store", daemon=True)
+            self._writer.start()
+
+    def close(self) -> None:
+        """Write what waits, and shrink a store that has grown too large."""
+        if self._writer is not None:
+            with self._changed:
+                self._closing = True
+                self._changed.notify()
+            self._writer.join()
+            self._writer = None
+        lost = self._lost + self._count
+        if lost:
+            self._notes.append(f"{lost:,} new answers were not kept: {self._failure}.")
+        self._notes += self._store.take_notes()
+
+    def _stored(self, question: Question) -> StoredQuestion:
+        known = self._questions.get(question)
+        if known is None:
+            known = self._questions[question] = StoredQuestion(
+                question_digest(self._fingerprint, question),
+                self._model,
+                self._fingerprint,
+                question.kind.value,
+                question.template,
+                tuple(label.text for label in question.labels),
+            )
+        return known
+
+    def _keys(self, documents: Ints) -> UInt64:
+        return prompt_keys(self._documents.digests(documents), self._store.salt())
+
+    def _write_on(self) -> None:
+        """Write batch after batch until the run is over."""
+        closing = False
+        while not closing:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._closing or self._count >= ANSWERS_A_WRITE,
+                    SECONDS_BETWEEN_WRITES,
+                )
+                closing = self._closing
+            self._write()
+        try:
+            shrunk = self._store.shrink()
+        except StoreError as error:
+            self._notes.append(f"The answer store was not shrunk: {error}.")
+        else:
+            if shrunk:
+                self._notes.append(f"The answer store was full: {shrunk:,} old answers went.")
+
+    def _write(self) -> None:
+        with self._changed:
+            batch, self._waiting = self._waiting, []
+            taken, self._count = self._count, 0
+        if not batch:
+            return
+        try:
+            self._store.add(batch)
+        except StoreError as error:
+            with self._changed:
+                self._failure = error
+                if taken + self._count > MOST_WAITING:
+                    self._lost += taken
+                else:
+                    # The disk may have room again later.
+                    self._waiting = batch + self._waiting
+                    self._count += taken

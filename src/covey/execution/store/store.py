@@ -1,0 +1,325 @@
+"""The answer store: answers of all queries, by model, question and documents."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from covey.errors import InputError
+from covey.execution.store.database import AnswerDatabase, DamagedError, StoreError, run
+from covey.execution.store.keys import SALT_WORDS
+from covey.execution.store.location import CacheOptions
+from covey.prompts.digests import UInt64
+
+Floats = npt.NDArray[np.float64]
+Result = TypeVar("Result")
+
+# A file that has grown too large shrinks to this share of its limit, not to the limit:
+# it is written anew for it.
+_SHRINK_TO = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuestion:
+    """A question as the store names it and as people recognise it.
+
+    Attributes:
+        digest: its name; see `keys.question_digest`.
+        model, fingerprint: who answers.
+        kind, template, labels: what is asked.
+    """
+
+    digest: str
+    model: str
+    fingerprint: str
+    kind: str
+    template: str
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewAnswers:
+    """Answers on their way into the store: (n, 2) keys and (n, width) scores, no NaN."""
+
+    question: StoredQuestion
+    keys: UInt64
+    scores: Floats
+
+
+class AnswerStore:
+    """Finds and keeps answers. Each call is one short transaction.
+
+    Args:
+        options: where, and how much.
+    """
+
+    def __init__(self, options: CacheOptions) -> None:
+        self._options = options
+        self._database = AnswerDatabase(options.folder)
+        self._salt: UInt64 | None = None
+
+    @property
+    def path(self) -> Path:
+        return self._database.path
+
+    @property
+    def options(self) -> CacheOptions:
+        return self._options
+
+    def take_notes(self) -> list[str]:
+        """What was mended since the last call."""
+        notes, self._database.notes = self._database.notes, []
+        return notes
+
+    def salt(self) -> UInt64:
+        """The store's own secret; see `keys.prompt_keys`."""
+        if self._salt is None:
+
+            def work(connection: duckdb.DuckDBPyConnection) -> UInt64:
+                words = run(connection, "SELECT word FROM salt ORDER BY rowid")
+                return np.array([word for (word,) in words], np.uint64)
+
+            found = self._read(work)
+            if found is None:
+                with self._database.writing() as connection:
+                    found = work(connection)
+            if len(found) != SALT_WORDS:
+                raise StoreError(f"the answer store {self.path} is incomplete")
+            self._salt = found
+        return self._salt
+
+    def count(self, digest: str) -> int:
+        """Answers to a question."""
+
+        def work(connection: duckdb.DuckDBPyConnection) -> int:
+            return _number(
+                connection,
+                "SELECT count(*) FROM answers WHERE question IN "
+                "(SELECT id FROM questions WHERE digest = ?)",
+                [digest],
+            )
+
+        return self._read(work) or 0
+
+    def find(self, digest: str, keys: UInt64, width: int) -> tuple[npt.NDArray[np.bool_], Floats]:
+        """The stored answers to a question about some prompts, by one join.
+
+        Args:
+            digest: the question.
+            keys: (n, 2) uint64, distinct.
+            width: numbers in one answer.
+
+        Returns:
+            (n,) bool, and (n, width) float64, NaN where there is none.
+        """
+        wanted = pa.table(
+            {"place": np.arange(len(keys)), "first": keys[:, 0], "second": keys[:, 1]}
+        )
+        columns = "place, score, more" if width > 1 else "place, score"
+
+        def work(connection: duckdb.DuckDBPyConnection) -> pa.Table:
+            connection.register("wanted", wanted)
+            return connection.sql(
+                f"SELECT {columns} FROM answers JOIN wanted USING (first, second) "
+                "WHERE question IN (SELECT id FROM questions WHERE digest = $digest) "
+                "AND written >= $oldest",
+                params={"digest": digest, "oldest": self._oldest()},
+            ).to_arrow_table()
+
+        rows = self._read(work)
+        found, scores = np.zeros(len(keys), np.bool_), np.full((len(keys), width), np.nan)
+        if rows is not None and rows.num_rows:
+            places = rows["place"].to_numpy()
+            found[places] = True
+            scores[places, 0] = rows["score"].to_numpy()
+            if width > 1:
+                more = np.array(rows["more"].to_pylist(), np.float64)
+                scores[places, 1:] = more
+        return found, scores
+
+    def add(self, batches: Sequence[NewAnswers]) -> None:
+        """Keep answers: all of them, or, where that fails, none."""
+        try:
+            self._add(batches)
+        except DamagedError as error:
+            self._database.put_aside(error)
+            self._add(batches)
+
+    def _add(self, batches: Sequence[NewAnswers]) -> None:
+        written = _now()
+        with self._database.writing() as connection:
+            connection.begin()
+            for batch in batches:
+                number = _question_id(connection, batch.question)
+                values = pa.table(
+                    {
+                        "first": batch.keys[:, 0],
+                        "second": batch.keys[:, 1],
+                        "score": batch.scores[:, 0],
+                        "more": _rest(batch.scores),
+                    }
+                )
+                connection.register("fresh", values)
+                run(
+                    connection,
+                    "INSERT INTO answers SELECT ?, first, second, score, more, ? FROM fresh",
+                    [number, written],
+                )
+                connection.unregister("fresh")
+            connection.commit()
+
+    def shrink(self) -> int:
+        """Let the oldest answers go where the file is above its limit; return how many."""
+        if self._database.size <= self._options.max_bytes:
+            return 0
+        with self._database.writing() as connection:
+            run(connection, "CHECKPOINT")
+            size = max(self.path.stat().st_size, 1)
+            rows = _number(connection, "SELECT count(*) FROM answers")
+            keep = int(rows * _SHRINK_TO * self._options.max_bytes / size)
+            oldest, left = run(
+                connection,
+                "SELECT min(written), max(total) FROM (SELECT written, "
+                "sum(count(*)) OVER (ORDER BY written DESC) AS total "
+                "FROM answers GROUP BY written) WHERE total <= ?",
+                [keep],
+            )[0]
+            condition = "FALSE" if oldest is None else f"written >= TIMESTAMP '{oldest}'"
+            self._database.replace(connection, condition)
+            return rows - int(left or 0)
+
+    def clear(self, model: str | None = None, days: float | None = None) -> int:
+        """Delete answers of a model, or of some age, or both, or all; return how many."""
+        conditions = ["TRUE"]
+        parameters: list[Any] = []
+        if model is not None:
+            conditions.append("question IN (SELECT id FROM questions WHERE model = ?)")
+            parameters.append(model)
+        if days is not None:
+            if days < 0:
+                raise InputError("An age in days is 0 or more.")
+            conditions.append(f"written <= TIMESTAMP '{_now() - datetime.timedelta(days=days)}'")
+        if not self.path.exists():
+            return 0
+        with self._database.writing() as connection:
+            deleted = run(
+                connection, f"DELETE FROM answers WHERE {' AND '.join(conditions)}", parameters
+            )
+            run(connection, "DELETE FROM questions WHERE id NOT IN (SELECT question FROM answers)")
+            self._database.replace(connection, "TRUE")
+            return int(deleted[0][0])
+
+    def questions(self) -> pa.Table:
+        """Each stored question, with how many answers and of when."""
+
+        def work(connection: duckdb.DuckDBPyConnection) -> pa.Table:
+            return connection.sql(
+                "SELECT model, kind, template, labels, count(*) AS answers, "
+                "min(written) AS first_written, max(written) AS last_written, digest "
+                "FROM answers JOIN questions ON question = id "
+                "GROUP BY ALL ORDER BY last_written DESC, digest"
+            ).to_arrow_table()
+
+        return self._read(work)
+
+    def export(self, path: Path, format: str) -> int:
+        """Write all answers to a file, "csv" or "parquet"; return how many.
+
+        Documents are no part of the store: their digests are written.
+        """
+
+        def work(connection: duckdb.DuckDBPyConnection) -> int:
+            target = str(path).replace("'", "''")
+            rows = run(
+                connection,
+                "COPY (SELECT model, fingerprint, kind, template, labels, "
+                "format('{:016x}{:016x}', first, second) AS documents, "
+                "[score] || coalesce(more, []) AS scores, written "
+                f"FROM answers JOIN questions ON question = id) TO '{target}' (FORMAT {format})",
+            )
+            return int(rows[0][0])
+
+        return self._read(work) or 0
+
+    def summary(self) -> dict[str, Any]:
+        """Place, size, limits and numbers of questions and answers."""
+
+        def work(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
+            return (
+                _number(connection, "SELECT count(DISTINCT question) FROM answers"),
+                _number(connection, "SELECT count(*) FROM answers"),
+            )
+
+        questions, answers = self._read(work) or (0, 0)
+        return {
+            "path": str(self.path),
+            "bytes": self._database.size,
+            "max_bytes": self._options.max_bytes,
+            "max_days": self._options.max_days,
+            "questions": questions,
+            "answers": answers,
+        }
+
+    def _read(self, work: Callable[[duckdb.DuckDBPyConnection], Result]) -> Result | None:
+        """Do some reading; None where there is no file, or a damaged one."""
+        try:
+            with self._database.reading() as connection:
+                return None if connection is None else work(connection)
+        except DamagedError as error:
+            self._database.put_aside(error)
+            self._salt = None
+            return None
+
+    def _oldest(self) -> datetime.datetime:
+        """When the oldest answer was written that may be used."""
+        days = self._options.max_days
+        return datetime.datetime.min if days is None else _now() - datetime.timedelta(days=days)
+
+
+def _now() -> datetime.datetime:
+    """UTC, without a zone, as DuckDB's TIMESTAMP."""
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+
+
+def _number(
+    connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] = ()
+) -> int:
+    return int(run(connection, query, parameters)[0][0])
+
+
+def _question_id(connection: duckdb.DuckDBPyConnection, question: StoredQuestion) -> int:
+    known = run(connection, "SELECT id FROM questions WHERE digest = ?", [question.digest])
+    if known:
+        return int(known[0][0])
+    number = _number(connection, "SELECT coalesce(max(id), 0) + 1 FROM questions")
+    run(
+        connection,
+        "INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            number,
+            question.digest,
+            question.model,
+            question.fingerprint,
+            question.kind,
+            question.template,
+            list(question.labels),
+        ],
+    )
+    return number
+
+
+def _rest(scores: Floats) -> pa.Array:
+    """The scores after the first, a list a row; NULL where there is one score only."""
+    rows, width = scores.shape
+    if width == 1:
+        return pa.nulls(rows, pa.list_(pa.float64()))
+    flat = pa.array(np.ascontiguousarray(scores[:, 1:]).ravel())
+    return pa.FixedSizeListArray.from_arrays(flat, width - 1).cast(pa.list_(pa.float64()))

@@ -1,0 +1,62 @@
+"""A query that is killed goes on where it was, and ends with the same rows."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from covey.execution.store.location import CacheOptions
+from covey.execution.store.store import AnswerStore
+from store.victim import TEXTS, answer, finish, start
+
+# `make fuzz` kills 50 times.
+KILLS = int(os.environ.get("COVEY_FUZZ_KILLS", "3"))
+SEED = int(os.environ.get("COVEY_FUZZ_SEED", "1"))
+
+FAILING = sum(
+    answer(question, (f"ticket {i}",)) is None
+    for question in ("How late? {0}", "Refund? {0}")
+    for i in range(TEXTS)
+)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[list[object]]]:
+    return finish(start(tmp_path_factory.mktemp("undisturbed")))
+
+
+def stored(folder: Path) -> int:
+    return int(AnswerStore(CacheOptions(folder)).summary()["answers"])
+
+
+def test_kills_at_random_moments_lose_nothing_that_was_committed(undisturbed, tmp_path):
+    chance = random.Random(SEED)
+    before = 0
+    for _ in range(KILLS):
+        process = start(tmp_path, seconds=0.0004)
+        time.sleep(chance.uniform(0.0, 0.6))
+        process.kill()
+        process.communicate()
+        assert stored(tmp_path) >= before, "an answer that was committed is gone"
+        before = stored(tmp_path)
+    assert before, "no kill came after a commit: the test shows nothing"
+    asked, rows = finish(start(tmp_path))
+    assert rows == undisturbed[1]
+    # Failed prompts are asked again, the others are not.
+    assert asked <= undisturbed[0] - before + FAILING
+    again, rows = finish(start(tmp_path))
+    assert rows == undisturbed[1]
+    assert again <= FAILING
+
+
+def test_two_processes_share_a_store(undisturbed, tmp_path):
+    processes = [start(tmp_path, seconds=0.0002) for _ in range(2)]
+    for process in processes:
+        assert finish(process)[1] == undisturbed[1]
+    asked, rows = finish(start(tmp_path))
+    assert rows == undisturbed[1]
+    assert asked <= FAILING
