@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import typer
 
@@ -11,6 +13,8 @@ from covey.cli.checkout import in_checkout
 from covey.cli.guard import guarded
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run a benchmark.")
+# Options belong to the script, also --help.
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 @app.callback()
@@ -24,4 +28,21 @@ def cpu(context: typer.Context) -> None:
     """Measure Covey on this machine's CPU. Further arguments go to bench/cpu.py."""
     script = in_checkout("bench/cpu.py", "covey bench cpu")
     finished = subprocess.run([sys.executable, str(script), *context.args], check=False)
+    raise typer.Exit(finished.returncode)
+
+
+@app.command(context_settings=_PASSED_ON)
+@guarded
+def suite(context: typer.Context) -> None:
+    """The benchmark suite: further arguments go to bench/suite."""
+    _suite(context.args or ["--help"], "suite")
+
+
+def _suite(arguments: list[str], command: str) -> None:
+    script = in_checkout("bench/suite/__main__.py", f"covey bench {command}")
+    paths = [str(Path(script).parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    finished = subprocess.run(
+        [sys.executable, "-m", "suite", *arguments], check=False, env=environment
+    )
     raise typer.Exit(finished.returncode)
