@@ -34,6 +34,10 @@ class RunError(CoveyError):
     """A query was well formed but its run failed or was stopped."""
 
 
+class BudgetError(RunError):
+    """A query needs more than its budget allows: refused before it ran, or stopped."""
+
+
 class QueryError(CoveyError):
     """The SQL text is wrong; nothing was asked of the model.
 

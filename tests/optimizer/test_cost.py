@@ -96,6 +96,8 @@ def test_work_adds_up(one, other, length, around, kept) -> None:
     for name in ("prompts", "requested", "fresh", "pairs", "written", "read", "passes"):
         assert getattr(together, name) == pytest.approx(getattr(apart, name)), name
     assert apart.peak == max(work(one).peak, work(other).peak)
+    if one:
+        assert work(one).times(3.0).axes == pytest.approx(work(3.0 * one).axes)
 
 
 @given(COUNTS, COUNTS, LISTS, LISTS)

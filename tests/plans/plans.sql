@@ -8,7 +8,8 @@ SELECT id FROM t WHERE AI.IF(PROMPT('Good? {0}', t.body)) AND k = 1
 1. load t: 2 rows
     where k = 1
 2. ask AI.IF(PROMPT('Good? {0}', t.body))
-    at most 2 prompts, about 1 tokens of documents
+    2 prompts of 4 tokens
+    share of TRUE not known before it runs: 0% to 100%
 then DuckDB runs the rest
 
 # Two filters and a join: one document before pairs
@@ -20,11 +21,14 @@ WHERE AI.IF(PROMPT('Good? {0}', t.body)) AND AI.IF(PROMPT('Short? {0}', p.text))
     where t.id > 1
 2. load p: 3 rows
 3. ask AI.IF(PROMPT('Good? {0}', t.body))
-    at most 3 prompts, about 2 tokens of documents
+    2 prompts of 4 tokens
+    share of TRUE not known before it runs: 0% to 100%
 4. ask AI.IF(PROMPT('Short? {0}', p.text))
-    at most 3 prompts, about 1 tokens of documents
+    0 to 2 prompts of 4 tokens
+    share of TRUE not known before it runs: 0% to 100%
 5. ask AI_JOIN(PROMPT('Same? {0} {1}', t.body, p.text))
-    at most 9 prompts, about 9 tokens of documents
+    0 to 2 prompts of 6 tokens
+    share of TRUE not known before it runs: 0% to 100%
 then DuckDB runs the rest
 
 # The user's word on pass rates orders two filters
@@ -34,9 +38,11 @@ WHERE AI.IF(PROMPT('Often? {0}', body), {'selectivity': 0.9})
 ----
 1. load t: 4 rows
 2. ask AI.IF(PROMPT('Rare? {0}', body), {'selectivity': 0.1})
-    at most 4 prompts, about 3 tokens of documents
+    3 prompts of 4 tokens
+    TRUE for 10%, as the query says
 3. ask AI.IF(PROMPT('Often? {0}', body), {'selectivity': 0.9})
-    at most 4 prompts, about 3 tokens of documents
+    0 prompts
+    TRUE for 90%, as the query says
 then DuckDB runs the rest
 
 # An outer join's condition is asked for the pairs that the rest of ON leaves
@@ -47,7 +53,8 @@ WHERE t.id < 3
     where t.id < 3
 2. load p: 3 rows
 3. ask AI.IF(PROMPT('{0} {1}', t.body, p.text))
-    at most 6 prompts, about 5 tokens of documents
+    2 prompts of 4 tokens
+    share of TRUE not known before it runs: 0% to 100%
 then DuckDB runs the rest
 
 # EXISTS over a pair is a semi join
@@ -56,7 +63,8 @@ SELECT id FROM t WHERE EXISTS (SELECT 1 FROM p WHERE p.k < t.k AND AI.IF(PROMPT(
 1. load t: 4 rows
 2. load p: 3 rows
 3. ask AI.IF(PROMPT('{0} {1}', t.body, p.text))
-    at most 12 prompts, about 12 tokens of documents
+    1 prompt of 4 tokens
+    share of TRUE not known before it runs: 0% to 100%
 then DuckDB runs the rest
 
 # LIMIT without an order stops asking
@@ -64,7 +72,8 @@ SELECT id FROM t WHERE AI.IF(PROMPT('Good? {0}', body)) LIMIT 1
 ----
 1. load t: 4 rows
 2. ask AI.IF(PROMPT('Good? {0}', body))
-    at most 4 prompts, about 3 tokens of documents
+    1 to 3 prompts of 4 tokens
+    share of TRUE not known before it runs: 0% to 100%
     in batches, until 1 row are found
 then DuckDB runs the rest
 
@@ -75,6 +84,7 @@ SELECT id, AI.SCORE(PROMPT('Good? {0}', body)) AS s FROM t ORDER BY id LIMIT 2
 2. keep only the rows that LIMIT lets through
 on demand: AI.SCORE(PROMPT('Good? {0}', body))
     because DuckDB decides which rows are left for it
+    2 prompts of 4 tokens
 then DuckDB runs the rest
 
 # A common table expression is asked once, however often it is read
@@ -83,7 +93,8 @@ SELECT a.id FROM good a JOIN good b USING (k)
 ----
 1. load t: 4 rows
 2. ask AI.IF(PROMPT('Good? {0}', body))
-    at most 4 prompts, about 3 tokens of documents
+    3 prompts of 4 tokens
+    share of TRUE not known before it runs: 0% to 100%
 then DuckDB runs the rest
 
 # HAVING runs on demand
@@ -91,6 +102,8 @@ SELECT k FROM t GROUP BY k HAVING AI.IF(PROMPT('Good? {0}', max(body)))
 ----
 on demand: AI.IF(PROMPT('Good? {0}', max(body)))
     because it is not in a clause that is planned
+    2 prompts of 4 tokens
+    share of TRUE not known before it runs: 0% to 100%
 then DuckDB runs the rest
 
 # Nothing to ask

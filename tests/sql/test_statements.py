@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -124,8 +125,19 @@ def test_explain_as_a_statement_gives_coveys_plan(
     assert con.sql(f"EXPLAIN {text}").fetchall() == [("covey_plan", con.explain(text))]
     assert con.sql("EXPLAIN SELECT 1").fetchall()[0][0] == "physical_plan"
     with pytest.raises(QueryError, match="takes no options"):
-        con.sql(f"EXPLAIN ANALYZE {text}")
+        con.sql(f"EXPLAIN (FORMAT JSON) {text}")
     assert model.calls == []
+
+
+def test_explain_analyze_runs_the_query_and_says_what_it_did(
+    con: covey.Connection, model: PlantedModel
+) -> None:
+    text = f"SELECT id FROM t WHERE {CALL}"
+    [(key, plan)] = con.sql(f"EXPLAIN ANALYZE {text}").fetchall()
+    assert key == "covey_plan"
+    assert len(model.calls) == 2
+    assert re.search(r"was: 2 prompts, \d TRUE", plan)
+    assert con.sql("EXPLAIN ANALYZE SELECT 1").fetchall()[0][0] == "analyzed_plan"
 
 
 def test_describe_and_schema_ask_nothing(con: covey.Connection, model: PlantedModel) -> None:

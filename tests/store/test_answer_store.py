@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 import covey
 from covey.execution.store import store as store_module
 from covey.execution.store.keys import prompt_keys, question_digest
-from covey.execution.store.location import CacheOptions, default_folder
+from covey.execution.store.location import CacheOptions
 from covey.execution.store.store import AnswerStore, NewAnswers, StoredQuestion
+from covey.hardware.cache import cache_folder
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Label, Question, QuestionKind
 from covey.testing import PlantedModel
@@ -112,11 +113,11 @@ def test_the_store_lies_where_it_is_told_and_is_private(tmp_path, monkeypatch):
     monkeypatch.delenv("COVEY_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setattr("sys.platform", "linux")
-    assert default_folder() == tmp_path / "xdg" / "covey"
+    assert cache_folder() == tmp_path / "xdg" / "covey"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert default_folder() == Path.home() / ".cache" / "covey"
+    assert cache_folder() == Path.home() / ".cache" / "covey"
     monkeypatch.setattr("sys.platform", "darwin")
-    assert default_folder() == Path.home() / "Library" / "Caches" / "covey"
+    assert cache_folder() == Path.home() / "Library" / "Caches" / "covey"
 
 
 @pytest.mark.parametrize("cache", [3, "", None])

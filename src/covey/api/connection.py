@@ -12,12 +12,15 @@ from typing import Any, Self
 import duckdb
 
 from covey.api.builder import Builder
+from covey.api.forecast import read_price
 from covey.api.models import model_source
 from covey.api.query import Query
 from covey.api.sources import register
 from covey.api.tables import start
 from covey.engine.base import Engine, ModelSource
+from covey.engine.outlook import Outlook
 from covey.errors import InputError
+from covey.execution.budget import NO_BUDGET, Budget
 from covey.execution.progress import Progress, progress_for
 from covey.execution.store.location import CacheOptions, cache_options
 from covey.execution.store.store import AnswerStore
@@ -34,6 +37,11 @@ def connect(
     progress: bool | None = None,
     dialect: str | None = None,
     cache: bool | str | PathLike[str] | CacheOptions = True,
+    price_per_hour: float | None = None,
+    max_calls: int | None = None,
+    max_tokens: int | None = None,
+    max_seconds: float | None = None,
+    max_cost: float | None = None,
 ) -> Connection:
     """Open a connection; nothing is loaded yet.
 
@@ -49,15 +57,27 @@ def connect(
             was stopped half-way, asks only what is new. True keeps them in the folder that
             `COVEY_CACHE` names or the platform's, a path in a folder of yours, and
             `covey.CacheOptions` also sets limits. See `covey cache`.
+        price_per_hour: US dollars an hour of the device; None takes the environment's
+            COVEY_PRICE_PER_HOUR, else a usual price.
+        max_calls, max_tokens, max_seconds, max_cost: the budget of every query: model
+            calls, tokens computed, seconds of the run, US dollars. A query that must need
+            more is refused before it runs, one that does is stopped.
 
     Raises:
-        InputError: the database cannot be opened, there is no such dialect, or the cache
-            is no folder.
+        InputError: the database cannot be opened, there is no such dialect, the cache is no
+            folder, or a limit is no number.
         ModelError: there is no such model.
     """
     options = cache_options(cache)
-    store = None if options is None else AnswerStore(options)
-    return Connection(model_source(model), database, progress, read_dialect(dialect), store)
+    return Connection(
+        model_source(model),
+        database,
+        progress,
+        read_dialect(dialect),
+        None if options is None else AnswerStore(options),
+        read_price(price_per_hour),
+        Budget(max_calls, max_tokens, max_seconds, max_cost),
+    )
 
 
 class Connection:
@@ -73,6 +93,8 @@ class Connection:
         progress: bool | None,
         dialect: Dialect | None = None,
         store: AnswerStore | None = None,
+        price: float | None = None,
+        budget: Budget = NO_BUDGET,
     ) -> None:
         try:
             self._duckdb = duckdb.connect(str(database))
@@ -88,6 +110,8 @@ class Connection:
         self._show_progress = progress
         self.dialect = dialect
         self.store = store
+        self.price = price
+        self.budget = budget
         self.lock = threading.RLock()
         self.table_names = itertools.count()
 
@@ -125,18 +149,46 @@ class Connection:
         with self.lock:
             register(self.duckdb, name, data)
 
-    def sql(self, text: str, *, dialect: str | None = None) -> Query:
+    def outlook(self) -> Outlook:
+        """What is known of the model before it is loaded.
+
+        Raises:
+            ModelError: its files are damaged.
+        """
+        return self._model.outlook()
+
+    @property
+    def hourly(self) -> float | None:
+        """US dollars an hour: what the user gives, else the device's usual price."""
+        if self.price is not None:
+            return self.price
+        device = self.outlook().device
+        return None if device is None else device.price
+
+    def sql(
+        self,
+        text: str,
+        *,
+        dialect: str | None = None,
+        max_calls: int | None = None,
+        max_tokens: int | None = None,
+        max_seconds: float | None = None,
+        max_cost: float | None = None,
+    ) -> Query:
         """A query; its text is checked now, it runs when a result is first asked for.
 
         Args:
             text: SQL, one statement or several.
             dialect: as for `connect`; None takes that of the connection.
+            max_calls, max_tokens, max_seconds, max_cost: as for `connect`; None takes that
+                of the connection.
 
         Raises:
             QueryError: the text is wrong; nothing was asked of the model.
-            InputError: there is no such dialect.
+            InputError: there is no such dialect, or a limit is no number.
         """
-        return Query(self, text, read_dialect(dialect) or self.dialect)
+        budget = self.budget.override(Budget(max_calls, max_tokens, max_seconds, max_cost))
+        return Query(self, text, read_dialect(dialect) or self.dialect, budget)
 
     def table(self, *name: str) -> Builder:
         """The rows of a table or view, to build a query on; see `covey.api.builder`.
@@ -150,9 +202,9 @@ class Connection:
         """
         return start(self, name)
 
-    def explain(self, text: str) -> str:
+    def explain(self, text: str, format: str = "text", *, analyze: bool = False) -> str:
         """What running the query would do; see `Query.explain`."""
-        return self.sql(text).explain()
+        return self.sql(text).explain(format, analyze=analyze)
 
     def run(self, text: str) -> Query:
         """Make a query and run it."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 
+from covey.api.forecast import LATER, Estimate, Explained
 from covey.api.planning import Planning, Schema
 from covey.api.statement import Statement, make_statement
 from covey.errors import InputError, QueryError, RunError
 from covey.execution.answers import Answers
+from covey.execution.budget import NO_BUDGET, Budget, BudgetWatch
 from covey.execution.report import Report, joined
+from covey.plan.explain import one_line
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import Binder
 from covey.sql.calls import find_calls
@@ -38,17 +42,27 @@ class Query:
         connection: where it runs.
         text: SQL.
         dialect: whose spelling of AI functions is accepted; None accepts both.
+        budget: what it may take.
 
     Raises:
         QueryError: the text is wrong.
         InputError: it is no text.
     """
 
-    def __init__(self, connection: Connection, text: str, dialect: Dialect | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        text: str,
+        dialect: Dialect | None = None,
+        budget: Budget = NO_BUDGET,
+    ) -> None:
         if not isinstance(text, str):
             raise InputError(f"SQL is a text, not of type {type(text).__name__}.")
         self._connection = connection
         self._dialect = dialect
+        self._budget = budget
+        self._explained: list[Explained] = []
+        self._reports: list[Report] = []
         self._result: pa.Table | None = None
         self._report: Report | None = None
         tokens = read_tokens(text)
@@ -80,24 +94,68 @@ class Query:
             self._dialect,
         )
 
-    def explain(self) -> str:
-        """The plan as text, with what it is expected to cost. Nothing is asked.
+    def explain(self, format: str = "text", *, analyze: bool = False) -> str:
+        """The plan, with what it is expected to take. Nothing is asked.
 
         Of several statements, one that does not bind before the others have run is named
         without a plan.
+
+        Args:
+            format: "text", or "json" for a JSON document with a list of statements.
+            analyze: run the query, if it has not run, and print beside each figure what
+                it came to.
+
+        Raises:
+            InputError: there is no such format.
+        """
+        if format not in ("text", "json"):
+            raise InputError(f"A plan is shown as 'text' or 'json', not as {format!r}.")
+        if analyze:
+            self._run_explained()
+        with self._connection.lock:
+            parts = self._parts(analyze)
+        if format == "json":
+            return json.dumps({"statements": [part.values(report) for part, report in parts]})
+        texts = [part.text(report) for part, report in parts]
+        if len(texts) == 1:
+            return texts[0]
+        lines = []
+        for number, (text, derived) in enumerate(zip(texts, self._statements, strict=True)):
+            lines.append(f"statement {number + 1} of {len(texts)}: {one_line(derived.text)}")
+            lines.append(text)
+        return "\n".join(lines)
+
+    def estimate(self) -> Estimate:
+        """What the query is expected to take: calls, tokens, seconds and money.
+
+        A statement that does not bind before the others have run is left out.
         """
         with self._connection.lock:
-            if len(self._statements) == 1:
-                return self._statement(0).explain()
-            count = len(self._statements)
-            parts = []
-            for number, derived in enumerate(self._statements):
-                parts.append(f"statement {number + 1} of {count}: {_one_line(derived.text)}")
-                try:
-                    parts.append(self._statement(number).explain())
-                except QueryError:
-                    parts.append("planned when the statements before it have run")
-            return "\n".join(parts)
+            return Estimate.of([part.forecast for part, _ in self._parts(analyze=False)])
+
+    def _parts(self, analyze: bool) -> list[tuple[Explained, Report | None]]:
+        """What each statement is expected to take, and what it did."""
+        if analyze:
+            return list(zip(self._explained, self._reports, strict=True))
+        parts: list[tuple[Explained, Report | None]] = []
+        for number in range(len(self._statements)):
+            try:
+                parts.append((self._statement(number).explained(), None))
+            except QueryError:
+                if len(self._statements) == 1:
+                    raise
+                parts.append((LATER, None))
+        return parts
+
+    def _run_explained(self) -> None:
+        """Run with a forecast of each statement made just before it."""
+        if self._result is not None and not self._explained:
+            with self._connection.lock:
+                # What it found then is not known any more; what it finds now comes near.
+                self._explained = [part for part, _ in self._parts(analyze=False)]
+        elif self._result is None:
+            with self._connection.lock:
+                self._run(forecast=True)
 
     @property
     def schema(self) -> Schema:
@@ -124,15 +182,29 @@ class Query:
                 self._run()
         return self
 
-    def _run(self) -> None:
+    def _run(self, forecast: bool = False) -> None:
         answers, documents = Answers(), DocumentStore()
-        reports = []
+        reports: list[Report] = []
         result: pa.Table | None = None
+        forecasts: list[Explained] = []
+        watch = self._watch()
         for number in range(len(self._statements)):
-            result, report = self._statement(number).run(answers, documents)
+            statement = self._statement(number)
+            if forecast or (watch is not None and statement.asks):
+                expected = statement.explained()
+                forecasts.append(expected)
+                if statement.asks:
+                    self._budget.refuse(expected.forecast)
+            result, report = statement.run(answers, documents, watch)
             reports.append(report)
+        if forecast:
+            self._explained = forecasts
+        self._reports = reports
         self._result = result
         self._report = reports[0] if len(reports) == 1 else joined(reports)
+
+    def _watch(self) -> BudgetWatch | None:
+        return BudgetWatch(self._budget, self._connection.hourly) if self._budget.limits else None
 
     @property
     def columns(self) -> list[str]:
@@ -179,10 +251,6 @@ class Query:
 
     def _relation(self) -> duckdb.DuckDBPyRelation:
         return duckdb.connect().from_arrow(self.arrow())
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _needs(package: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from covey.api.forecast import Estimate
 from covey.api.query import Query
 from covey.execution.report import Report
 
@@ -22,9 +23,13 @@ class Results(ABC):
     def query(self) -> Query:
         """The query; the same one every time."""
 
-    def explain(self) -> str:
+    def explain(self, format: str = "text", *, analyze: bool = False) -> str:
         """See `Query.explain`."""
-        return self.query().explain()
+        return self.query().explain(format, analyze=analyze)
+
+    def estimate(self) -> Estimate:
+        """See `Query.estimate`."""
+        return self.query().estimate()
 
     def df(self) -> pandas.DataFrame:
         """The result as a pandas frame."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import pyarrow as pa
 
+from covey.api.forecast import Explained, explained
 from covey.api.planning import Planning, Schema, failures
 from covey.errors import InputError, QueryError, UnsupportedError
 from covey.execution.answers import Answers
 from covey.execution.ask import Asker
 from covey.execution.bridge import Relations
+from covey.execution.budget import BudgetWatch
 from covey.execution.lookup import Lookups
 from covey.execution.report import OperatorReport, Report
 from covey.execution.run import Runner
-from covey.optimizer.estimate import estimate
-from covey.plan.explain import explain
+from covey.plan.forecast import Forecast
 from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
 from covey.sql.derived import Derived
@@ -35,6 +37,9 @@ class Statement:
         expanded: its text.
     """
 
+    # Whether a run puts anything to the model.
+    asks = True
+
     def __init__(self, planning: Planning, expanded: Derived) -> None:
         self._planning = planning
         self._expanded = expanded
@@ -48,10 +53,9 @@ class Statement:
         with self._planned():
             pass
 
-    def explain(self) -> str:
-        """Its plan as text."""
-        with self._planned() as (plan, _):
-            return explain(plan, estimate(plan, self._planning.connection.duckdb))
+    def explained(self) -> Explained:
+        """Its plan, and what that is expected to take; nothing is asked."""
+        return explained(self._planning, self._expanded)
 
     def schema(self) -> Schema:
         """The columns of its result, without running it.
@@ -64,8 +68,14 @@ class Statement:
                 raise InputError("Only a query has a schema before it runs.")
             return self._planning.schema(plan)
 
-    def run(self, answers: Answers, documents: DocumentStore) -> Outcome:
+    def run(
+        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
+    ) -> Outcome:
         """Run it, asking only what `answers` lacks.
+
+        Args:
+            answers, documents: of the whole query.
+            watch: stops it where it passes a budget.
 
         Raises:
             QueryError: it no longer binds.
@@ -90,7 +100,9 @@ class Statement:
                 report.rows, report.seconds = table.num_rows, time.perf_counter() - started
                 return table, report
             progress = connection.new_progress()
-            asker = Asker(connection.engine, documents, answers, report, progress, connection.store)
+            asker = Asker(
+                connection.engine, documents, answers, report, progress, connection.store, watch
+            )
             with asker:
                 runner = Runner(plan, relations, lookups, asker, documents, report)
                 return runner.run(), report
@@ -103,16 +115,20 @@ class Statement:
 class TransactionStatement(Statement):
     """BEGIN, COMMIT and ROLLBACK: they must also run where nothing else can be bound."""
 
+    asks = False
+
     def check(self) -> None:
         """There is nothing to bind."""
 
-    def explain(self) -> str:
-        return "DuckDB runs all of it"
+    def explained(self) -> Explained:
+        return Explained(PhysicalPlan(self._expanded.text, [], [], self._expanded.text), Forecast())
 
     def schema(self) -> Schema:
         raise InputError("Only a query has a schema before it runs.")
 
-    def run(self, answers: Answers, documents: DocumentStore) -> Outcome:
+    def run(
+        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
+    ) -> Outcome:
         with failures():
             table = Relations(self._planning.connection.duckdb).table(self._expanded.text)
             return table, Report()
@@ -121,19 +137,38 @@ class TransactionStatement(Statement):
 class ExplainStatement(Statement):
     """EXPLAIN of a statement with AI calls: Covey's plan as a result."""
 
-    def run(self, answers: Answers, documents: DocumentStore) -> Outcome:
-        text = self.explain()
-        table = pa.table({"explain_key": ["covey_plan"], "explain_value": [text]})
-        return table, Report(rows=1)
+    asks = False
+
+    def run(
+        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
+    ) -> Outcome:
+        return _plan_table(self.explained().text()), Report(rows=1)
 
     def schema(self) -> Schema:
         return [("explain_key", "VARCHAR"), ("explain_value", "VARCHAR")]
 
 
+class ExplainAnalyzeStatement(ExplainStatement):
+    """EXPLAIN ANALYZE: the statement is run, and what it did stands beside the plan."""
+
+    asks = True
+
+    def run(
+        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
+    ) -> Outcome:
+        before = self.explained()
+        _, report = Statement.run(self, answers, documents, watch)
+        return _plan_table(before.text(report)), replace(report, rows=1)
+
+
 class DescribeStatement(Statement):
     """DESCRIBE of a query with AI calls: its columns, and nothing is asked."""
 
-    def run(self, answers: Answers, documents: DocumentStore) -> Outcome:
+    asks = False
+
+    def run(
+        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
+    ) -> Outcome:
         with self._planned() as (plan, _), failures():
             table = Relations(self._planning.connection.duckdb).table(f"DESCRIBE {plan.final}")
             return table, Report(rows=table.num_rows)
@@ -149,6 +184,8 @@ class ViewStatement(Statement):
         text: the query as written.
     """
 
+    asks = False
+
     def __init__(
         self, planning: Planning, expanded: Derived, definition: ViewDefinition, text: str
     ) -> None:
@@ -156,14 +193,17 @@ class ViewStatement(Statement):
         self._definition = definition
         self._text = text
 
-    def explain(self) -> str:
+    def explained(self) -> Explained:
         self.check()
-        return f"keep the view {self._definition.path[-1]}: its calls are asked when it is read"
+        note = f"keep the view {self._definition.path[-1]}: its calls are asked when it is read"
+        return Explained(PhysicalPlan(self._text, [], [], self._text), Forecast(), note=note)
 
     def schema(self) -> Schema:
         raise InputError("Only a query has a schema before it runs.")
 
-    def run(self, answers: Answers, documents: DocumentStore) -> Outcome:
+    def run(
+        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
+    ) -> Outcome:
         with self._planned() as (plan, _), failures():
             columns = self._planning.schema(plan)
             self._planning.views.keep(self._definition, self._text, columns)
@@ -179,7 +219,7 @@ def make_statement(planning: Planning, derived: Derived) -> Statement:
 
     Raises:
         QueryError: it cannot be read, or it names an unknown AI function.
-        UnsupportedError: EXPLAIN ANALYZE of AI calls.
+        UnsupportedError: EXPLAIN with options, of AI calls.
     """
     tokens = read_tokens(derived.text)
     if tokens[0].word in _TRANSACTION:
@@ -190,22 +230,35 @@ def make_statement(planning: Planning, derived: Derived) -> Statement:
         body = planning.body(definition, query)
         if planning.holds_calls(body):
             return ViewStatement(planning, body, definition, query.text)
-    for word, kind in (("EXPLAIN", ExplainStatement), ("DESCRIBE", DescribeStatement)):
-        span = behind(tokens, word)
+    for words, kind in _ABOUT:
+        span = behind(tokens, *words)
         if span is None:
             continue
         inner = planning.expand(Derived(derived.part(*span)))
         if planning.holds_calls(inner):
-            if tokens[1].word == "ANALYZE" or tokens.is_open(1):
-                raise derived.locate(_no_analyze(derived.text, (tokens[0].start, tokens[1].end)))
+            if tokens.is_open(1):
+                raise derived.locate(_no_options(derived.text, (tokens[0].start, tokens[1].end)))
             return kind(planning, inner)
     return Statement(planning, planning.expand(derived))
 
 
-def _no_analyze(sql: str, span: tuple[int, int]) -> QueryError:
+# Statements about another one, by the words before it.
+_ABOUT: tuple[tuple[tuple[str, ...], type[Statement]], ...] = (
+    (("EXPLAIN", "ANALYZE"), ExplainAnalyzeStatement),
+    (("EXPLAIN", "ANALYSE"), ExplainAnalyzeStatement),
+    (("EXPLAIN",), ExplainStatement),
+    (("DESCRIBE",), DescribeStatement),
+)
+
+
+def _plan_table(text: str) -> pa.Table:
+    return pa.table({"explain_key": ["covey_plan"], "explain_value": [text]})
+
+
+def _no_options(sql: str, span: tuple[int, int]) -> QueryError:
     return UnsupportedError(
         "EXPLAIN takes no options where AI functions are called",
         sql=sql,
         span=span,
-        hint="Write EXPLAIN SELECT …; after a run, the report of the query says what happened.",
+        hint="Write EXPLAIN SELECT …, or EXPLAIN ANALYZE SELECT … to run it as well.",
     )

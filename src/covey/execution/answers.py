@@ -110,6 +110,10 @@ class Answers:
     def __init__(self) -> None:
         self._tables: dict[Question, AnswerTable] = {}
 
+    def clear(self) -> None:
+        """Forget all answers."""
+        self._tables.clear()
+
     def of(self, question: Question) -> AnswerTable:
         table = self._tables.get(question)
         if table is None:

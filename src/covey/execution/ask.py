@@ -16,6 +16,7 @@ from covey.engine.base import Answers as EngineAnswers
 from covey.engine.base import Engine, EngineSession, PromptBatch
 from covey.errors import RunError
 from covey.execution.answers import Answers
+from covey.execution.budget import BudgetWatch
 from covey.execution.progress import Progress
 from covey.execution.readout import log_odds
 from covey.execution.report import MAX_ERRORS_KEPT, OperatorReport, Report, RowError
@@ -60,6 +61,7 @@ class Asker:
         report: is brought up to date, one operator a call.
         progress: is told how far each call is.
         store: answers of earlier runs; None asks everything.
+        watch: stops a run that passes its budget.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class Asker:
         report: Report,
         progress: Progress,
         store: AnswerStore | None = None,
+        watch: BudgetWatch | None = None,
     ) -> None:
+        self._watch = watch
         self._load = load
         self._store = store
         self._stored: StoredAnswers | None = None
@@ -135,6 +139,8 @@ class Asker:
         wanted, keys = self._take_stored(call, wanted, keys)
         if not len(wanted):
             return frozenset(tickets)
+        if self._watch is not None:
+            self._watch.before(len(wanted))
         ticket = session.submit(PromptBatch(call.question, wanted, reads))
         asking = self._asking.get(call.index)
         if asking is None:
@@ -207,6 +213,8 @@ class Asker:
                     self._documents,
                     self._report.notes,
                 )
+            if self._watch is not None:
+                self._watch.start()
         return self._session
 
     def _keep(self, ticket: _Ticket, answers: EngineAnswers) -> None:
@@ -239,6 +247,8 @@ class Asker:
         fresh = self._report.counters.fresh_tokens - self._tokens_seen
         self._tokens_seen += fresh
         asking.tokens += fresh
+        if self._watch is not None:
+            self._watch.after(len(answers.rows), fresh)
         operator = asking.operator
         self._progress.update(operator.call, asking.done, asking.total, asking.tokens)
         if asking.done == asking.total and not any(

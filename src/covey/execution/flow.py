@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from covey.execution.ask import Asker
+from covey.execution.asking import Asking
 from covey.execution.steps import StepRunner
 from covey.plan.nodes import Ask, DocumentColumn, Flow
 from covey.prompts.documents import NULL_ID
@@ -63,7 +63,7 @@ class FlowRunner:
         asker: the engine's side.
     """
 
-    def __init__(self, step: Flow, runner: StepRunner, asker: Asker) -> None:
+    def __init__(self, step: Flow, runner: StepRunner, asker: Asking) -> None:
         self._step = step
         self._runner = runner
         self._asker = asker

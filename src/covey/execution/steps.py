@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from covey.errors import RunError
-from covey.execution.ask import Asker
+from covey.execution.asking import Asking
 from covey.execution.bridge import Relations
 from covey.execution.lookup import Lookups, RowDocuments, distinct_rows
 from covey.execution.partners import Partners
@@ -46,7 +46,7 @@ class StepRunner:
         calls: list[AICall],
         relations: Relations,
         lookups: Lookups,
-        asker: Asker,
+        asker: Asking,
         documents: DocumentStore,
     ) -> None:
         self._calls = calls

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from covey.hardware.cache import cache_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +32,6 @@ class Rates:
     def seconds(self, passes: float, tokens: float, pairs: float) -> float:
         """Expected time of so many passes, fresh tokens and pairs."""
         return passes * self.pass_seconds + tokens * self.token_seconds + pairs * self.pair_seconds
-
-
-def cache_folder() -> Path:
-    """Where Covey keeps what it may lose: `COVEY_CACHE`, or the user's cache folder."""
-    given = os.environ.get("COVEY_CACHE")
-    if given:
-        return Path(given).expanduser()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "covey"
 
 
 def read_rates(device: str, model: str) -> Rates | None:

@@ -97,6 +97,19 @@ class Work:
             self.passes + other.passes,
         )
 
+    def times(self, factor: float) -> Work:
+        """The work of `factor` times as many rows."""
+        return Work(
+            self.prompts * factor,
+            self.requested * factor,
+            self.fresh * factor,
+            self.pairs * factor,
+            self.written * factor,
+            self.read * factor,
+            self.peak * factor,
+            self.passes * factor,
+        )
+
     @property
     def axes(self) -> tuple[float, float, float, float, float]:
         """What plans are compared by, less being better."""

@@ -1,74 +1,233 @@
-"""How much a plan will ask for, as far as DuckDB can say without the model."""
+"""From what dry runs of a plan counted to tokens, seconds and money, with their bounds.
+
+A dry run goes the plan's way over a sample, with answers drawn at assumed pass rates
+(`covey.execution.dry_run`). One run at the expected rates gives the expected figures; runs
+at the bounds of what is known of the rates give the bounds.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-import duckdb
+from covey.engine.outlook import Outlook
+from covey.logical.calls import AICall, Reading
+from covey.optimizer.cost import (
+    Lengths,
+    Work,
+    assumed_rates,
+    expected_seconds,
+    speed_of_light,
+    stems,
+    suffixes,
+)
+from covey.plan.forecast import (
+    UNKNOWN,
+    CallForecast,
+    DryResult,
+    Forecast,
+    LoadForecast,
+    PassRate,
+    Range,
+    Sums,
+    Tally,
+)
 
-from covey.plan.nodes import Ask, Load, PhysicalPlan
-from covey.sql.text import quote_name
+# Calls whose bounds are combined in every way; of more, all low and all high are run.
+MAX_COMBINED = 2
+# With an arena too small for what is kept, fresh tokens were up to so many times the
+# minimum (docs/open-ends.md).
+REGRET = 1.15
+# A model whose costs are not known is taken to run everything in one pass.
+_NO_BUDGET = math.inf
 
-# Mean UTF-8 bytes of a token in English prose under the tokenizers of the known models.
-BYTES_A_TOKEN = 4.4
-# Rows looked at for the mean length of a document.
-SAMPLE_ROWS = 2000
+
+def pass_rates(calls: Sequence[AICall]) -> dict[int, PassRate]:
+    """What is known of each call's pass rate before anything has run."""
+    rates = {}
+    for call in calls:
+        given = call.options.selectivity
+        rates[call.index] = UNKNOWN if given is None else PassRate.given(given)
+    return rates
+
+
+def scenarios(rates: Mapping[int, PassRate]) -> list[dict[int, float]]:
+    """Pass rates to run with: first the expected ones, then what bounds them."""
+    found = [{call: rate.expected for call, rate in rates.items()}]
+    open_calls = [call for call, rate in rates.items() if rate.low < rate.high]
+    if not open_calls:
+        return found
+    if len(open_calls) <= MAX_COMBINED:
+        choices = list(itertools.product((False, True), repeat=len(open_calls)))
+    else:
+        choices = [(high,) * len(open_calls) for high in (False, True)]
+    for choice in choices:
+        bounds = {
+            call: rates[call].high if high else rates[call].low
+            for call, high in zip(open_calls, choice, strict=True)
+        }
+        found.append(found[0] | bounds)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
-class StepEstimate:
-    """What is known of one step before it runs.
+class _Run:
+    """The work of one dry run: in all, and of each call."""
 
-    Attributes:
-        rows: of a load its rows; of an ask the prompts, at most; None where it depends
-            on answers of the model.
-        tokens: mean tokens of a prompt's documents, for an ask.
-    """
-
-    rows: int | None = None
-    tokens: float | None = None
+    total: Work
+    calls: dict[int, Work]
 
 
 def estimate(
-    plan: PhysicalPlan, connection: duckdb.DuckDBPyConnection
-) -> dict[Load | Ask, StepEstimate]:
-    """What is known of each load and each ask of a plan."""
-    loads = {step.table: step for step in plan.steps if isinstance(step, Load)}
-    rows = {table: _count(load, connection) for table, load in loads.items()}
-    known: dict[Load | Ask, StepEstimate] = {
-        load: StepEstimate(rows[table]) for table, load in loads.items()
+    calls: Sequence[AICall],
+    results: Sequence[DryResult],
+    rates: Mapping[int, PassRate],
+    loads: Mapping[str, LoadForecast],
+    outlook: Outlook,
+    price: float | None = None,
+    notes: tuple[str, ...] = (),
+) -> Forecast:
+    """What a plan is expected to take.
+
+    Args:
+        calls: of the plan.
+        results: of dry runs with `scenarios(rates)`, in that order.
+        rates: pass rates by call.
+        loads: what is known of the load steps.
+        outlook: of the model.
+        price: US dollars an hour; None takes the device's.
+        notes: more to tell of the figures.
+    """
+    runs = [_run(result, calls, outlook) for result in results]
+    works = [run.total for run in runs]
+    unknown = results[0].unknown
+    asked = {
+        call.index: _call(call, runs, rates[call.index], unknown.get(call.index)) for call in calls
     }
-    known.update({ask: _estimate_ask(ask, loads, rows, connection) for ask in plan.asks()})
-    return known
+    top = math.inf if unknown else 0.0
+    total = _range([work.prompts for work in works], top)
+    minimum = _range([work.fresh for work in works], top)
+    room = outlook.capacity
+    tight = room is not None and any(work.peak > room for work in works)
+    fresh = replace(minimum, high=minimum.high * REGRET) if tight else minimum
+    varying = total.low < total.high or fresh.low < fresh.high
+    forecast = Forecast(
+        calls=total,
+        requested=_range([work.requested for work in works], top),
+        fresh=fresh,
+        minimum=minimum,
+        exact=outlook.measure.exact,
+        known=not unknown and (not varying or all(rates[c.index].known for c in calls)),
+        asked=asked,
+        loads=loads,
+        notes=(*_notes(loads, outlook), *notes),
+    )
+    return _timed(forecast, works, outlook, price, top)
 
 
-def _count(load: Load, connection: duckdb.DuckDBPyConnection) -> int | None:
-    if "covey_" in load.query:
-        # It depends on answers, or on a table that is not filled yet.
-        return None
-    rows = connection.execute(f"SELECT count(*) FROM ({load.query})").fetchall()
-    return int(rows[0][0])
+def _run(result: DryResult, calls: Sequence[AICall], outlook: Outlook) -> _Run:
+    works = {}
+    opening = 0
+    for call in calls:
+        tally = result.tallies.get(call.index)
+        if tally is not None:
+            lengths = outlook.measure.question(call.question)
+            opening = max(opening, lengths.opening if call.question.arity else 0)
+            works[call.index] = _work(call, tally, outlook)
+    scale = max((t.stem_scale for t in result.tallies.values()), default=1.0)
+    total = sum(works.values(), Work(fresh=float(opening)))
+    return _Run(replace(total, peak=opening + result.peak * scale), works)
 
 
-def _estimate_ask(
-    ask: Ask,
-    loads: dict[str, Load],
-    rows: dict[str, int | None],
-    connection: duckdb.DuckDBPyConnection,
-) -> StepEstimate:
-    tokens = 0.0
-    prompts: int | None = 1
-    for table in dict.fromkeys(column.table for column in ask.documents):
-        count = rows[table]
-        prompts = None if prompts is None or count is None else prompts * count
-    for column in ask.documents:
-        load = loads[column.table]
-        if rows[column.table] is None:
-            return StepEstimate(None, None)
-        alias = quote_name(column.alias)
-        rows_read = connection.execute(
-            f"SELECT avg(strlen({column.expression})) FROM "
-            f"(SELECT * FROM ({load.query}) LIMIT {SAMPLE_ROWS}) AS {alias}"
-        ).fetchall()
-        tokens += (rows_read[0][0] or 0.0) / BYTES_A_TOKEN
-    return StepEstimate(prompts, tokens)
+def _work(call: AICall, tally: Tally, outlook: Outlook) -> Work:
+    """The work of one call, in all rows."""
+    budget = _NO_BUDGET if outlook.costs is None else float(outlook.costs.budget)
+    fixed = outlook.measure.question(call.question)
+    frame = Lengths.fixed(fixed.frame)
+    before = _lengths(tally.before) if call.question.arity else Lengths.fixed(0.0)
+    new = stems(tally.stems.count, _lengths(tally.stems), fixed.frame, budget, kept=tally.kept)
+    new = new.times((1.0 - tally.shared) * tally.stem_scale)
+    framed = suffixes(tally.reframed * tally.stem_scale, frame, before, budget)
+    whole = Lengths.fixed(fixed.opening + fixed.frame) + before
+    tails = suffixes(
+        tally.prompts * tally.scale,
+        _lengths(tally.partners) + Lengths.fixed(fixed.suffix),
+        whole,
+        budget,
+        anchors=tally.anchors * tally.stem_scale,
+        resident=not tally.stems.count,
+    )
+    work = new + replace(framed, prompts=0.0, requested=0.0) + tails
+    # A call waits for the one before it, so that its last pass is never shared.
+    return replace(work, passes=max(work.passes, 1.0)) if tails.prompts else work
+
+
+def _lengths(sums: Sums) -> Lengths:
+    if not sums.count:
+        return Lengths.fixed(0.0)
+    return Lengths(sums.total / sums.count, sums.squares / sums.count, sums.longest)
+
+
+def _range(values: Sequence[float], top: float) -> Range:
+    found = Range.over(values[0], list(values[1:]))
+    return Range(found.low, found.expected, max(found.high, top))
+
+
+def _call(call: AICall, runs: Sequence[_Run], rate: PassRate, reason: str | None) -> CallForecast:
+    works = [run.calls.get(call.index, Work()) for run in runs]
+    top = 0.0 if reason is None else math.inf
+    lengths = [work.requested / work.prompts for work in works if work.prompts]
+    return CallForecast(
+        prompts=_range([work.prompts for work in works], top),
+        length=lengths[0] if lengths else None,
+        requested=_range([work.requested for work in works], top),
+        fresh=_range([work.fresh for work in works], top),
+        rate=rate if call.reading is Reading.TRUTH else None,
+        reason=reason,
+    )
+
+
+def _timed(
+    forecast: Forecast, works: Sequence[Work], outlook: Outlook, price: float | None, top: float
+) -> Forecast:
+    """The forecast with the times, as far as the device is known."""
+    costs, device = outlook.costs, outlook.device
+    if costs is None:
+        return forecast
+    peaks = [work.peak * costs.kv_bytes for work in works]
+    if outlook.capacity is not None:
+        peaks = [min(peak, outlook.capacity * costs.kv_bytes) for peak in peaks]
+    forecast = replace(forecast, peak=_range(peaks, 0.0))
+    if device is None:
+        return forecast
+    light = _range([speed_of_light(work, costs, device).total for work in works], top)
+    rates = outlook.rates or assumed_rates(costs, device)
+    times = _range([expected_seconds(work, rates) for work in works], top)
+    regret = forecast.fresh.high / forecast.minimum.high if forecast.minimum.high else 1.0
+    high = times.high * rates.spread * (1.0 if math.isnan(regret) else regret)
+    low = min(max(times.low / rates.spread, light.low), times.expected)
+    seconds = Range(low, times.expected, high)
+    hourly = device.price if price is None else price
+    share = hourly / 3600.0
+    return replace(
+        forecast,
+        light=light,
+        seconds=seconds,
+        money=seconds.times(share, share, share),
+        price=hourly,
+        device=device.name,
+        measured=outlook.rates is not None,
+    )
+
+
+def _notes(loads: Mapping[str, LoadForecast], outlook: Outlook) -> list[str]:
+    notes = []
+    if any(load.sampled is not None for load in loads.values()):
+        notes.append("Lengths and matches come from a sample of the rows.")
+    if not outlook.measure.exact:
+        notes.append(
+            "The model's tokenizer is not on this machine yet: tokens are guessed from bytes."
+        )
+    return notes

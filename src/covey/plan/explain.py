@@ -1,64 +1,203 @@
-"""A physical plan as text that needs no prior knowledge to read."""
+"""A physical plan as text that needs no prior knowledge to read, and as plain values."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from typing import Protocol
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
+from covey.plan.figures import money, seconds, share, size, span
+from covey.plan.forecast import Actual, CallForecast, Forecast, LoadForecast, PassRate, Range
 from covey.plan.nodes import Ask, Flow, Load, PhysicalPlan
 
+_SOURCES = {
+    "given": "as the query says",
+    "stored": "by earlier answers",
+    "sampled": "by asking a sample",
+}
+_NOT_LOADED = LoadForecast(None)
+# Width of the names in the list of figures.
+_WIDTH = 18
 
-class Estimate(Protocol):
-    """What the optimizer knows of one step; see `covey.optimizer.estimate`."""
 
-    @property
-    def rows(self) -> int | None: ...
+def explain(plan: PhysicalPlan, forecast: Forecast, actual: Actual | None = None) -> str:
+    """The steps of a plan, one paragraph each, and what they are expected to take.
 
-    @property
-    def tokens(self) -> float | None: ...
-
-
-def explain(plan: PhysicalPlan, estimates: Mapping[Load | Ask, Estimate]) -> str:
-    """The steps of a plan, one paragraph each, and the calls that run on demand."""
+    Args:
+        plan: what will run, or has run.
+        forecast: of it.
+        actual: what happened, to be printed beside it.
+    """
     lines: list[str] = []
     numbers = itertools.count(1)
     for step in plan.steps:
         if isinstance(step, Load):
-            lines += _load(next(numbers), step, estimates[step])
+            lines += _load(next(numbers), step, forecast)
         elif isinstance(step, Ask):
-            lines += _ask(next(numbers), step, estimates[step])
+            lines += _ask(next(numbers), step, forecast, actual)
         elif isinstance(step, Flow):
             for ask in step.asks:
-                lines += _ask(next(numbers), ask, estimates[ask])
+                lines += _ask(next(numbers), ask, forecast, actual)
             if step.needed is not None:
                 lines.append(f"    in batches, until {_count(step.needed, 'row')} are found")
         else:
             lines.append(f"{next(numbers)}. keep only the rows that LIMIT lets through")
-    for call in plan.calls:
-        if call.index in plan.on_demand:
-            written = one_line(plan.sql[slice(*call.span)])
-            lines.append(f"on demand: {written}")
-            lines.append(f"    because {plan.on_demand[call.index]}")
-    lines.append("then DuckDB runs the rest" if plan.calls else "DuckDB runs all of it")
+    for index in _on_demand(plan):
+        lines.append(f"on demand: {one_line(plan.sql[slice(*plan.calls[index].span)])}")
+        lines.append(f"    because {plan.on_demand[index]}")
+        lines += _asked(index, forecast, actual)
+    if not plan.calls:
+        return "\n".join([*lines, "DuckDB runs all of it"])
+    lines += ["then DuckDB runs the rest", "", *_figures(forecast, actual)]
     return "\n".join(lines)
 
 
-def _load(number: int, load: Load, known: Estimate) -> list[str]:
+def _on_demand(plan: PhysicalPlan) -> Iterator[int]:
+    return (call.index for call in plan.calls if call.index in plan.on_demand)
+
+
+def _load(number: int, load: Load, forecast: Forecast) -> list[str]:
+    known = forecast.loads.get(load.table, _NOT_LOADED)
     rows = "rows depend on earlier answers" if known.rows is None else _count(known.rows, "row")
+    if known.sampled is not None:
+        rows += f", of which the estimate looked at {known.sampled:,}"
     lines = [f"{number}. load {load.alias}: {rows}"]
-    lines += [f"    where {one_line(condition)}" for condition in load.pushed]
+    return lines + [f"    where {one_line(condition)}" for condition in load.pushed]
+
+
+def _ask(number: int, ask: Ask, forecast: Forecast, actual: Actual | None) -> list[str]:
+    return [f"{number}. ask {one_line(ask.condition)}", *_asked(ask.call, forecast, actual)]
+
+
+def _asked(index: int, forecast: Forecast, actual: Actual | None) -> list[str]:
+    known = forecast.asked.get(index)
+    lines = [] if known is None else _expected(known)
+    done = None if actual is None else actual.asked.get(index)
+    if done is not None:
+        text = f"    was: {_count(done.prompts, 'prompt')}"
+        if done.true is not None and done.prompts:
+            text += f", {done.true:,} TRUE ({done.true / done.prompts:.0%})"
+        lines.append(text + (f", {done.failed:,} failed" if done.failed else ""))
     return lines
 
 
-def _ask(number: int, ask: Ask, known: Estimate) -> list[str]:
-    lines = [f"{number}. ask {one_line(ask.condition)}"]
-    if known.rows is None or known.tokens is None:
-        lines.append("    prompts depend on earlier answers")
-    else:
-        tokens = known.rows * known.tokens
-        lines.append(f"    at most {known.rows:,} prompts, about {tokens:,.0f} tokens of documents")
-    return lines
+def _expected(known: CallForecast) -> list[str]:
+    if known.reason is not None:
+        return [f"    prompts not known before it runs: {known.reason}"]
+    rate_known = known.rate is not None and known.rate.known
+    prompts = span(known.prompts, size, known=rate_known)
+    text = f"    {prompts} {'prompt' if prompts == '1' else 'prompts'}"
+    if known.length is not None:
+        text += f" of {known.length:,.0f} tokens"
+    return [text, *([] if known.rate is None else [f"    {_rate(known.rate)}"])]
+
+
+def _rate(rate: PassRate) -> str:
+    if not rate.known:
+        return "share of TRUE not known before it runs: 0% to 100%"
+    found = span(Range(rate.low, rate.expected, rate.high), share, known=True)
+    return f"TRUE for {found}, {_SOURCES.get(rate.source, rate.source)}"
+
+
+def _figures(forecast: Forecast, actual: Actual | None) -> list[str]:
+    """Calls, tokens, time and money, one line each."""
+    known = forecast.known
+    rows: list[tuple[str, str, str | None]] = []
+
+    def row(name: str, found: str, was: str | None = None) -> None:
+        rows.append((name, found, None if actual is None else was))
+
+    done = actual or Actual(0, 0, 0, 0, 0.0, None, None)
+    row("model calls", span(forecast.calls, size, known=known), size(done.calls))
+    row("prompt tokens", span(forecast.requested, size, known=known), size(done.requested))
+    row("computed tokens", span(forecast.fresh, size, known=known), size(done.fresh))
+    row("least possible", span(forecast.minimum, size, known=known), size(done.minimum))
+    if forecast.seconds is not None:
+        row("time", span(forecast.seconds, seconds, known=known), seconds(done.seconds))
+    if forecast.light is not None:
+        row("at full speed", span(forecast.light, seconds, known=known))
+    if forecast.peak is not None:
+        was = None if done.peak is None else f"{size(done.peak / 1e6)} MB"
+        row("memory", f"{size(forecast.peak.high / 1e6)} MB at most", was)
+    if forecast.money is not None:
+        was = None if done.money is None else money(done.money)
+        row("money", span(forecast.money, money, known=known), was)
+    lines = ["expected before anything runs:" if actual is None else "expected, and what it was:"]
+    for name, found, happened in rows:
+        text = f"    {name:<{_WIDTH}}{found}"
+        lines.append(text if happened is None else f"{text}; was {happened}")
+    return lines + _legend(forecast)
+
+
+def _legend(forecast: Forecast) -> list[str]:
+    lines = ["prompt tokens: every prompt in full; computed: what prompts begin alike with, once."]
+    if forecast.seconds is not None:
+        source = "rates measured here" if forecast.measured else "its datasheet, not measured yet"
+        lines.append(f"time: of the model's work on {forecast.device}, by {source}.")
+        lines.append("Loading the model comes on top.")
+        lines.append("at full speed: the least that the device's datasheet allows.")
+    if forecast.peak is not None:
+        lines.append("memory: for what is kept of documents that are read again.")
+    if forecast.price is not None:
+        lines.append(f"money: at ${forecast.price:.2f} an hour.")
+    return lines + list(forecast.notes)
+
+
+def explain_values(
+    plan: PhysicalPlan, forecast: Forecast, actual: Actual | None = None
+) -> dict[str, Any]:
+    """What `explain` prints, as plain values; NULL stands for what is not bounded."""
+    steps: list[dict[str, Any]] = []
+    for step in plan.steps:
+        if isinstance(step, Load):
+            known = forecast.loads.get(step.table, _NOT_LOADED)
+            where = [one_line(condition) for condition in step.pushed]
+            steps.append({"step": "load", "source": step.alias, "where": where} | asdict(known))
+        elif isinstance(step, Ask):
+            steps.append(_ask_values(step, forecast, actual))
+        elif isinstance(step, Flow):
+            asks = [_ask_values(ask, forecast, actual) for ask in step.asks]
+            steps.append({"step": "batches", "rows_needed": step.needed, "asks": asks})
+        else:
+            steps.append({"step": "limit"})
+    on_demand = [
+        {
+            "call": one_line(plan.sql[slice(*plan.calls[index].span)]),
+            "because": plan.on_demand[index],
+        }
+        | _call_values(index, forecast, actual)
+        for index in _on_demand(plan)
+    ]
+    left_out = ("asked", "loads")
+    expected = {k: v for k, v in asdict(forecast).items() if k not in left_out}
+    found = {"steps": steps, "on_demand": on_demand, "expected": expected}
+    if actual is not None:
+        found["happened"] = {k: v for k, v in asdict(actual).items() if k != "asked"}
+    values: dict[str, Any] = _finite(found)
+    return values
+
+
+def _ask_values(ask: Ask, forecast: Forecast, actual: Actual | None) -> dict[str, Any]:
+    call = {"step": "ask", "call": one_line(ask.condition)}
+    return call | _call_values(ask.call, forecast, actual)
+
+
+def _call_values(index: int, forecast: Forecast, actual: Actual | None) -> dict[str, Any]:
+    known = forecast.asked.get(index)
+    values: dict[str, Any] = {} if known is None else {"expected": asdict(known)}
+    done = None if actual is None else actual.asked.get(index)
+    return values | ({} if done is None else {"happened": asdict(done)})
+
+
+def _finite(value: Any) -> Any:
+    """The value with infinities as None: JSON has none."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _count(number: int, what: str) -> str:

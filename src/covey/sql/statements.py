@@ -47,11 +47,12 @@ def split_statements(tokens: TokenList) -> list[Span]:
     return spans
 
 
-def behind(tokens: TokenList, word: str) -> Span | None:
-    """What stands behind the first word of a statement that begins with `word`."""
-    if len(tokens) < 2 or tokens[0].word != word:
+def behind(tokens: TokenList, *words: str) -> Span | None:
+    """What stands behind the first words of a statement that begins with `words`."""
+    count = len(words)
+    if len(tokens) <= count or tuple(tokens[i].word for i in range(count)) != words:
         return None
-    return tokens.span(1, len(tokens))
+    return tokens.span(count, len(tokens))
 
 
 def view_definition(tokens: TokenList) -> ViewDefinition | None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
 from covey.errors import InputError
+from covey.hardware.cache import cache_folder
 
-FOLDER_VARIABLE = "COVEY_CACHE"
 DEFAULT_MAX_BYTES = 4 << 30
 
 
@@ -39,7 +37,7 @@ class CacheOptions:
 
     @property
     def folder(self) -> Path:
-        return default_folder() if self.path is None else Path(self.path).absolute()
+        return cache_folder() if self.path is None else Path(self.path).absolute()
 
 
 def cache_options(cache: bool | str | PathLike[str] | CacheOptions) -> CacheOptions | None:
@@ -57,18 +55,3 @@ def cache_options(cache: bool | str | PathLike[str] | CacheOptions) -> CacheOpti
     raise InputError(
         f"cache is True, False, a folder or covey.CacheOptions, which {cache!r} is not."
     )
-
-
-def default_folder() -> Path:
-    """The folder that `COVEY_CACHE` names, else `covey` among the user's caches."""
-    chosen = os.environ.get(FOLDER_VARIABLE)
-    if chosen:
-        return Path(chosen).absolute()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "covey"
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "covey" / "Cache"
-    # The XDG specification says that a relative path is to be ignored.
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "covey"

@@ -1,0 +1,44 @@
+"""What the steps of a plan need of whoever asks."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from covey.logical.calls import AICall
+
+Ints = npt.NDArray[np.int64]
+
+
+class Asking(Protocol):
+    """Asks calls about documents; see `covey.execution.ask.Asker`, which asks a model."""
+
+    def ask(self, call: AICall, documents: Ints) -> None:
+        """Ask about tuples of documents, (n, arity) distinct ids, and wait for the answers."""
+        ...
+
+    def submit(self, call: AICall, documents: Ints, reads: float = 0.0) -> frozenset[int]:
+        """Queue prompts; return tickets for `done`, none where every answer is there."""
+        ...
+
+    def done(self, tickets: frozenset[int]) -> bool:
+        """Whether all prompts of some tickets have their answers."""
+        ...
+
+    def wait(self) -> tuple[int, Ints] | None:
+        """Work until some answers are there.
+
+        Returns:
+            the ticket and the (n, arity) documents that were answered, or None.
+        """
+        ...
+
+    def release(self, documents: Ints) -> None:
+        """Documents, (n,) ids, will not be anchors again."""
+        ...
+
+    def capacity(self) -> int | None:
+        """Tokens that can be held at once; None while that is not known."""
+        ...

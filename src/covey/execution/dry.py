@@ -1,0 +1,182 @@
+"""An asker that asks nobody: it draws answers at given pass rates and counts the work.
+
+A plan that runs with it goes the way of a true run: the same batches, stops and look-ups.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from covey.execution.answers import Answers
+from covey.execution.lengths import LengthBook
+from covey.execution.readout import log_odds
+from covey.logical.calls import AICall, Reading
+from covey.plan.forecast import Tally
+from covey.prompts.question import Question
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# Square roots of primes, whose multiples lie evenly over [0, 1) and independently of one
+# another (Kronecker's sequence): few draws are as even as many random ones.
+_ROOTS = np.sqrt([2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71])
+# A margin beyond any threshold but 0 and 1.
+_SURE = 700.0
+
+
+class DryAsker:
+    """See `covey.execution.asking.Asking`.
+
+    Args:
+        answers: where drawn answers are kept; what is there already is not asked.
+        lengths: of the documents.
+        rates: by index of a call, the share that is drawn TRUE.
+        room: tokens whose keys and values can be held at once; None for no bound.
+
+    Attributes:
+        tallies: by index of a call, what it asked.
+        peak: most tokens held at once.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        lengths: LengthBook,
+        rates: Mapping[int, float],
+        room: int | None,
+    ) -> None:
+        self._answers = answers
+        self._lengths = lengths
+        self._rates = rates
+        self._room = room
+        self._questions: dict[Question, int] = {}
+        self._stems = _Marks()
+        self._framed: defaultdict[object, _Marks] = defaultdict(_Marks)
+        self._held = _Marks()
+        self._holding = 0.0
+        self._anchors: dict[int, list[Ints]] = {}
+        self.tallies: dict[int, Tally] = {}
+        self.peak = 0.0
+
+    def ask(self, call: AICall, documents: Ints) -> None:
+        """See `Asking.ask`."""
+        self.submit(call, documents)
+
+    def submit(self, call: AICall, documents: Ints, reads: float = 0.0) -> frozenset[int]:
+        """Draw answers at once; see `Asking.submit`."""
+        table = self._answers.of(call.question)
+        found, _ = table.find(documents)
+        wanted = documents[~found]
+        if len(wanted):
+            scores = self._draw(call, wanted)
+            table.add(wanted, scores)
+            self._count(call, wanted, scores, reads)
+        return frozenset()
+
+    def done(self, tickets: frozenset[int]) -> bool:
+        """See `Asking.done`."""
+        return True
+
+    def wait(self) -> tuple[int, Ints] | None:
+        """There is nothing to wait for."""
+        return None
+
+    def release(self, documents: Ints) -> None:
+        """See `Asking.release`."""
+        held = self._held.drop(documents)
+        self._holding -= float(self._lengths.lengths(held).sum())
+
+    def capacity(self) -> int | None:
+        """See `Asking.capacity`."""
+        return self._room
+
+    def finish(self) -> None:
+        """Work out what needs all anchors of a call together."""
+        for index, parts in self._anchors.items():
+            self.tallies[index].shared = self._lengths.shared(np.concatenate(parts))
+
+    def _draw(self, call: AICall, documents: Ints) -> Floats:
+        number = self._questions.setdefault(call.question, len(self._questions))
+        even = np.full(len(documents), 0.5)
+        for column in range(documents.shape[1]):
+            root = _ROOTS[(2 * number + column) % len(_ROOTS)]
+            even += documents[:, column] * root
+        even %= 1.0
+        rate = self._rates.get(call.index, 0.5)
+        if call.reading is Reading.LABEL:
+            width = call.question.width
+            at = np.floor(even * width) if 0.0 < rate < 1.0 else np.full(len(even), rate)
+            chosen = np.minimum(at * (1 if 0.0 < rate < 1.0 else width), width - 1)
+            labels: Floats = np.where(np.arange(width) == chosen[:, None], 0.0, -np.inf)
+            return labels
+        if call.reading is Reading.TRUTH:
+            edge = np.clip(log_odds(call.options.threshold), -_SURE, _SURE)
+            margins: Floats = np.where(even < rate, edge + 1.0, edge - 1.0)
+            return margins[:, None]
+        if rate in (0.0, 1.0):
+            return np.full((len(even), 1), _SURE if rate else -_SURE)
+        even = np.clip(even, 1e-9, 1.0 - 1e-9)
+        drawn: Floats = np.log(even) - np.log1p(-even)
+        return drawn[:, None]
+
+    def _count(self, call: AICall, wanted: Ints, scores: Floats, reads: float) -> None:
+        tally = self.tallies.setdefault(call.index, Tally())
+        question = call.question
+        tally.prompts += len(wanted)
+        if call.reading is Reading.TRUTH:
+            tally.true += float((scores[:, 0] > log_odds(call.options.threshold)).sum())
+        if not question.arity:
+            return
+        column = wanted[:, question.anchor]
+        tally.before.add(self._lengths.lengths(column))
+        partners = np.zeros(len(wanted))
+        for other in range(question.arity):
+            if other != question.anchor:
+                partners += self._lengths.lengths(wanted[:, other])
+        tally.partners.add(partners)
+        anchors = np.unique(column)
+        new = self._stems.mark(anchors)
+        self._anchors.setdefault(call.index, []).append(new)
+        tally.stems.add(self._lengths.lengths(new))
+        # Judgements of one document share their frame, a join's is its own.
+        frame = question.kind if question.arity == 1 else question
+        framed = self._framed[frame].mark(anchors)
+        tally.reframed += len(framed) - len(np.intersect1d(framed, new))
+        tally.anchors += len(anchors)
+        if reads > 0 or question.arity > 1:
+            tally.kept = True
+            self._holding += float(self._lengths.lengths(self._held.mark(anchors)).sum())
+            self.peak = max(self.peak, self._holding)
+
+
+class _Marks:
+    """A set of document ids."""
+
+    def __init__(self) -> None:
+        self._marked = np.zeros(0, np.bool_)
+
+    def mark(self, ids: Ints) -> Ints:
+        """Mark distinct ids; return those that were not."""
+        self._grow(ids)
+        new = ids[~self._marked[ids]]
+        self._marked[new] = True
+        return new
+
+    def drop(self, ids: Ints) -> Ints:
+        """Take marks off; return the distinct ids that had one."""
+        ids = np.unique(ids[ids >= 0])
+        self._grow(ids)
+        marked = ids[self._marked[ids]]
+        self._marked[marked] = False
+        return marked
+
+    def _grow(self, ids: Ints) -> None:
+        top = int(ids.max()) + 1 if len(ids) else 0
+        if top > len(self._marked):
+            grown = np.zeros(max(top, 2 * len(self._marked)), np.bool_)
+            grown[: len(self._marked)] = self._marked
+            self._marked = grown

@@ -1,0 +1,239 @@
+"""Run a plan over a sample of its rows, with answers that are drawn: what would be asked?"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+import duckdb
+
+from covey.execution.answers import Answers
+from covey.execution.bridge import Relations
+from covey.execution.dry import DryAsker
+from covey.execution.flow import FlowRunner
+from covey.execution.lengths import LengthBook
+from covey.execution.lookup import Lookups
+from covey.execution.steps import StepRunner
+from covey.plan.forecast import DryResult, LoadForecast
+from covey.plan.nodes import Ask, DocumentColumn, Flow, Load, PhysicalPlan, Step
+from covey.prompts.documents import DocumentStore
+from covey.sql.bind import in_transaction
+from covey.sql.text import quote_name
+
+# Rows of a source that a dry run takes, and pairs that its sources may make together.
+SAMPLE_ROWS = 2000
+SAMPLE_PAIRS = 250_000
+# Seconds that DuckDB may take to find the rows of calls that run on demand.
+SECONDS_ON_DEMAND = 0.7
+
+_SOURCE = re.compile(r"covey_source_\d+")
+UNREAD = "nothing reads it"
+
+
+class DryRun:
+    """Runs one plan any number of times; nothing is asked and nothing changed.
+
+    Use it as a context: it owns the tables of its samples.
+
+    Args:
+        plan: what would run; its tables are filled with samples.
+        connection: where the plan was made.
+        lookups: registered there for its calls.
+        answers: those the look-ups read; emptied before each run.
+        documents: likewise.
+        lengths: of the documents.
+        room: see `DryAsker`.
+    """
+
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        connection: duckdb.DuckDBPyConnection,
+        lookups: Lookups,
+        answers: Answers,
+        documents: DocumentStore,
+        lengths: LengthBook,
+        room: int | None,
+    ) -> None:
+        self._plan = plan
+        self._connection = connection
+        self._relations = Relations(connection)
+        self._lookups = lookups
+        self._answers = answers
+        self._documents = documents
+        self._lengths = lengths
+        self._room = room
+        self._scales: dict[DocumentColumn, float] = {}
+        self._table_scales: dict[str, float] = {}
+        self._samples: dict[str, str] = {}
+        self.loads: dict[str, LoadForecast] = {}
+
+    def __enter__(self) -> DryRun:
+        self._take_samples()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sample in self._samples.values():
+            with suppress(duckdb.Error):
+                self._connection.execute(f"DROP TABLE IF EXISTS {sample}").fetchall()
+
+    def run(self, rates: Mapping[int, float]) -> DryResult:
+        """Run all steps once, calls being TRUE at given rates."""
+        self._answers.clear()
+        asker = DryAsker(self._answers, self._lengths, rates, self._room)
+        steps = StepRunner(self._plan.calls, self._relations, self._lookups, asker, self._documents)
+        whole = set[str]()
+        for step in self._plan.steps:
+            self._step(step, steps, asker, whole)
+        unknown = self._on_demand(steps, asker, whole)
+        asker.finish()
+        return DryResult(asker.tallies, asker.peak, unknown)
+
+    def _step(self, step: Step, steps: StepRunner, asker: DryAsker, whole: set[str]) -> None:
+        if isinstance(step, Load):
+            sample = self._samples.get(step.table)
+            query = step.query if sample is None else f"SELECT * FROM {sample}"
+            steps.load(replace(step, query=query))
+        elif isinstance(step, Flow):
+            FlowRunner(step, steps, asker).run()
+            part = 1.0
+            if step.needed is not None and step.found is not None:
+                found = steps.count(step.found)
+                part = self._of_limit(step, found)
+            for ask in step.asks:
+                self._scale(ask, asker, whole, part)
+        elif isinstance(step, Ask):
+            for _ in steps.ask(step):
+                pass
+            self._scale(step, asker, whole, 1.0)
+        else:
+            steps.prune(step)
+            # What LIMIT lets through is as many rows of a sample as of the whole.
+            whole.add(step.table)
+
+    def _of_limit(self, step: Flow, found: int) -> float:
+        """The part of all rows that a LIMIT needs, having found so many in the sample."""
+        scale = self._table_scales.get(step.table, 1.0)
+        if step.needed is None or scale <= 1.0:
+            return 1.0
+        # Enough in the sample: no more is asked. Else as much more as is lacking.
+        return min(1.0, step.needed / max(found, 0.5) / scale)
+
+    def _scale(self, ask: Ask, asker: DryAsker, whole: set[str], part: float) -> None:
+        tally = asker.tallies.get(ask.call)
+        if tally is None:
+            return
+        tally.scale = part
+        for column in dict.fromkeys(ask.documents):
+            tally.scale *= 1.0 if column.table in whole else self._column_scale(column)
+        anchor = ask.anchor_documents
+        if anchor is not None and anchor.table not in whole:
+            tally.stem_scale = part * self._column_scale(anchor)
+
+    def _take_samples(self) -> None:
+        loads = [step for step in self._plan.steps if isinstance(step, Load)]
+        counts: dict[str, int] = {}
+        for load in loads:
+            # Others depend on answers, or on a table that is not filled yet.
+            if "covey_" not in load.query:
+                counts[load.table] = self._number(f"SELECT count(*) FROM ({load.query})")
+        size = sample_size(list(counts.values()))
+        for load in loads:
+            rows = counts.get(load.table)
+            if rows is None:
+                self.loads[load.table] = LoadForecast(None)
+                self._table_scales[load.table] = self._scale_of(load.query)
+                continue
+            taken = min(rows, size)
+            self.loads[load.table] = LoadForecast(rows, taken if taken < rows else None)
+            self._table_scales[load.table] = rows / taken if taken else 1.0
+            if taken < rows:
+                self._sample(load, taken)
+
+    def _sample(self, load: Load, taken: int) -> None:
+        sample = self._samples[load.table] = f"{load.table}_sample"
+        self._connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE {sample} AS SELECT * FROM ({load.query}) "
+            f"USING SAMPLE reservoir({taken} ROWS) REPEATABLE (1)"
+        ).fetchall()
+
+    def _scale_of(self, query: str) -> float:
+        """How many times the rows that a query over samples gives stand for."""
+        scale = 1.0
+        for table in set(_SOURCE.findall(query)):
+            scale *= self._table_scales.get(table, 1.0)
+        return scale
+
+    def _column_scale(self, column: DocumentColumn) -> float:
+        """Distinct documents of a column in all rows, for one in the sample."""
+        known = self._scales.get(column)
+        if known is not None:
+            return known
+        sample = self._samples.get(column.table)
+        scale = self._table_scales.get(column.table, 1.0)
+        if sample is not None:
+            load = next(
+                s for s in self._plan.steps if isinstance(s, Load) and s.table == column.table
+            )
+            alias = quote_name(column.alias)
+            distinct = f"SELECT count(DISTINCT hash({column.expression})) FROM "
+            here = self._number(f"{distinct} {sample} AS {alias}")
+            everywhere = self._number(f"{distinct} ({load.query}) AS {alias}")
+            scale = everywhere / here if here else scale
+        self._scales[column] = scale
+        return scale
+
+    def _number(self, query: str) -> int:
+        return int(self._connection.execute(query).fetchall()[0][0])
+
+    def _on_demand(self, steps: StepRunner, asker: DryAsker, whole: set[str]) -> dict[int, str]:
+        """Let the final statement look for what runs on demand, where that changes nothing."""
+        plan = self._plan
+        late = [index for index, why in plan.on_demand.items() if why != UNREAD]
+        query = plan.rehearsal if plan.effects else plan.final
+        if not late:
+            return {}
+        if query is None:
+            return dict.fromkeys(late, "the statement changes rows, and is tried only when it runs")
+        if in_transaction(self._connection):
+            # A mistake in a row would end the user's transaction.
+            return dict.fromkeys(late, "a transaction is open")
+        timer = threading.Timer(SECONDS_ON_DEMAND, self._connection.interrupt)
+        timer.start()
+        try:
+            steps.complete(partial(self._read, query))
+        except duckdb.InterruptException:
+            return dict.fromkeys(late, "DuckDB did not find its rows in the time of an estimate")
+        finally:
+            timer.cancel()
+        scale = 1.0
+        for table in set(_SOURCE.findall(query)) - whole:
+            scale *= self._table_scales.get(table, 1.0)
+        for index in late:
+            tally = asker.tallies.get(index)
+            if tally is not None:
+                tally.scale = tally.stem_scale = scale
+        return {}
+
+    def _read(self, query: str) -> None:
+        """Run a query and let its result go, batch by batch."""
+        relation = self._connection.sql(query)
+        for _ in relation.to_arrow_reader(10_000) if relation is not None else ():
+            pass
+
+
+def sample_size(counts: list[int]) -> int:
+    """Rows to take of each source, so that all their pairs together are not too many."""
+    size = SAMPLE_ROWS
+    while size > 1:
+        pairs = 1
+        for count in counts:
+            pairs *= max(min(count, size), 1)
+        if len(counts) < 2 or pairs <= SAMPLE_PAIRS:
+            return size
+        size //= 2
+    return 1

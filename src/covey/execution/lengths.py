@@ -1,0 +1,101 @@
+"""Lengths of a query's documents before it runs: some counted, the others by their bytes."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+
+from covey.engine.outlook import Measure
+from covey.prompts.documents import DocumentStore
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# Bytes that are tokenised for one estimate: a tenth of a second, and enough for a mean.
+MAX_BYTES = 400_000
+# Of a longer text its beginning stands for the whole.
+MAX_TEXT = 20_000
+# Characters compared to find texts that begin alike.
+MAX_COMPARED = 20_000_000
+
+
+class LengthBook:
+    """Gives the length of each document in tokens.
+
+    Args:
+        documents: the documents of the query, to which more may be added.
+        measure: counts tokens.
+    """
+
+    def __init__(self, documents: DocumentStore, measure: Measure) -> None:
+        self._documents = documents
+        self._measure = measure
+        self._lengths: Floats = np.empty(0, np.float64)
+        self._bytes_left = MAX_BYTES
+        self._counted_bytes = 0
+        self._counted_tokens = 0
+
+    def lengths(self, ids: Ints) -> Floats:
+        """(n,) tokens of some documents."""
+        more = len(self._documents) - len(self._lengths)
+        if more > 0:
+            self._lengths = np.concatenate([self._lengths, np.full(more, np.nan)])
+        wanted = np.unique(ids)
+        missing = wanted[np.isnan(self._lengths[wanted])]
+        if len(missing):
+            self._lengths[missing] = self._find(self._documents.texts(missing))
+        return self._lengths[ids]
+
+    def _find(self, texts: list[str]) -> Floats:
+        sizes = np.array([len(text.encode(errors="replace")) for text in texts], np.int64)
+        counted = np.flatnonzero(np.cumsum(np.minimum(sizes, MAX_TEXT)) <= self._bytes_left)
+        found = np.full(len(texts), np.nan)
+        if len(counted):
+            heads = [texts[i][:MAX_TEXT] for i in counted.tolist()]
+            tokens = self._measure.documents(heads)
+            head_bytes = np.array([len(head.encode(errors="replace")) for head in heads])
+            self._bytes_left -= int(head_bytes.sum())
+            self._counted_bytes += int(head_bytes.sum())
+            self._counted_tokens += int(tokens.sum())
+            found[counted] = tokens * (sizes[counted] / np.maximum(head_bytes, 1))
+        rest = np.isnan(found)
+        if rest.any() and not self._counted_bytes:
+            # The first text alone is longer than all that may be counted.
+            self._count_head(texts[int(np.flatnonzero(rest)[0])])
+        found[rest] = sizes[rest] * (self._counted_tokens / max(self._counted_bytes, 1))
+        return found
+
+    def _count_head(self, text: str) -> None:
+        head = text[:MAX_TEXT]
+        self._counted_bytes += len(head.encode(errors="replace"))
+        self._counted_tokens += int(self._measure.documents([head]).sum())
+
+    def shared(self, ids: Ints) -> float:
+        """The share of some documents' text that begins like another one's.
+
+        What a trie of them saves (design §5), in characters.
+        """
+        texts, size = [], 0
+        for text in self._documents.texts(ids):
+            size += len(text)
+            if size > MAX_COMPARED:
+                break
+            texts.append(text)
+        texts.sort()
+        total = sum(map(len, texts))
+        saved = sum(_common(a, b) for a, b in itertools.pairwise(texts))
+        return saved / total if total else 0.0
+
+
+def _common(one: str, other: str) -> int:
+    """Length of the common beginning of two texts."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,263 @@
+"""What a plan is expected to do, as data: pass rates, counts and their intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class PassRate:
+    """The share of a condition's rows that are TRUE, and where it is known from.
+
+    Attributes:
+        low, expected, high: in [0, 1].
+        source: "given" (by the query), "stored" (earlier answers), "sampled", or "unknown".
+    """
+
+    low: float
+    expected: float
+    high: float
+    source: str
+
+    @classmethod
+    def given(cls, share: float) -> PassRate:
+        """The user's word."""
+        return cls(share, share, share, "given")
+
+    @classmethod
+    def observed(cls, true: int, answered: int, source: str) -> PassRate:
+        """From answers: the share of TRUE with its 95% interval (Wilson's)."""
+        if not answered:
+            return UNKNOWN
+        share, z = true / answered, 1.96
+        middle = (share + z * z / (2 * answered)) / (1 + z * z / answered)
+        half = math.sqrt(share * (1 - share) / answered + z * z / (4 * answered * answered))
+        half *= z / (1 + z * z / answered)
+        return cls(max(middle - half, 0.0), share, min(middle + half, 1.0), source)
+
+    @property
+    def known(self) -> bool:
+        return self.source != "unknown"
+
+
+# Nothing is known; the middle stands for no knowledge, and nothing prints it.
+UNKNOWN = PassRate(0.0, 0.5, 1.0, "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A figure that is not known exactly.
+
+    Attributes:
+        low, high: its bounds.
+        expected: the most likely value; between unknown pass rates only their middle.
+    """
+
+    low: float
+    expected: float
+    high: float
+
+    @classmethod
+    def exactly(cls, value: float) -> Range:
+        return cls(value, value, value)
+
+    @classmethod
+    def over(cls, expected: float, values: list[float]) -> Range:
+        """The bounds of some values of which one is expected."""
+        return cls(min([expected, *values]), expected, max([expected, *values]))
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.low + other.low, self.expected + other.expected, self.high + other.high)
+
+    def times(self, low: float, expected: float, high: float) -> Range:
+        """Each of the three by its own factor."""
+        return Range(self.low * low, self.expected * expected, self.high * high)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadForecast:
+    """What a load step is expected to give.
+
+    Attributes:
+        rows: None where they depend on answers.
+        sampled: rows that the estimate looked at, None for all.
+    """
+
+    rows: int | None
+    sampled: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallForecast:
+    """What a call is expected to ask.
+
+    Attributes:
+        prompts: distinct prompts without an answer.
+        length: mean tokens of one prompt; None where there is none.
+        requested: tokens of all prompts in full.
+        fresh: tokens that must be computed for them.
+        rate: the share of TRUE; None for a call that is no condition.
+        reason: why nothing is known of it, None where something is.
+    """
+
+    prompts: Range
+    length: float | None
+    requested: Range
+    fresh: Range
+    rate: PassRate | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a statement is expected to take.
+
+    Attributes:
+        calls: model calls: distinct prompts.
+        requested: tokens of all prompts in full.
+        fresh: tokens that will be computed.
+        minimum: tokens that must be computed: every shared beginning once.
+        light: seconds at the device's datasheet peaks; None where its facts are not known.
+        seconds: expected time of the model's work, loading it apart.
+        money: US dollars for that time.
+        peak: bytes of keys and values held at once.
+        price: US dollars an hour.
+        device: where it will run.
+        measured: whether `seconds` rests on rates measured on this device.
+        exact: whether lengths are counted by the model's tokenizer.
+        known: whether every pass rate that it depends on is known.
+        asked: by index of the call.
+        loads: by table of the load step.
+        notes: what a reader must know of the figures.
+    """
+
+    calls: Range = Range(0.0, 0.0, 0.0)
+    requested: Range = Range(0.0, 0.0, 0.0)
+    fresh: Range = Range(0.0, 0.0, 0.0)
+    minimum: Range = Range(0.0, 0.0, 0.0)
+    light: Range | None = None
+    seconds: Range | None = None
+    money: Range | None = None
+    peak: Range | None = None
+    price: float | None = None
+    device: str | None = None
+    measured: bool = False
+    exact: bool = True
+    known: bool = True
+    asked: Mapping[int, CallForecast] = field(default_factory=dict)
+    loads: Mapping[str, LoadForecast] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tokens(self) -> Range:
+        """Tokens that will be computed: what a budget of tokens counts."""
+        return self.fresh
+
+
+@dataclass(frozen=True, slots=True)
+class CallActual:
+    """What a call did.
+
+    Attributes:
+        prompts, failed: prompts asked, and those without an answer.
+        true: answered TRUE; None for a call that is no condition.
+    """
+
+    prompts: int
+    true: int | None
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Actual:
+    """What a run did, beside its `Forecast`.
+
+    Attributes:
+        calls, requested, fresh, minimum: as in `Forecast`.
+        seconds: the run, loading the model apart.
+        money: US dollars; None without a price.
+        peak: bytes of keys and values; None where a token's are not known.
+        asked: by index of the call.
+    """
+
+    calls: int
+    requested: int
+    fresh: int
+    minimum: int
+    seconds: float
+    money: float | None
+    peak: float | None
+    asked: Mapping[int, CallActual] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Sums:
+    """Moments of some lengths, which add up.
+
+    Attributes:
+        count: how many.
+        total, squares: sums of them and of their squares.
+        longest: the greatest.
+    """
+
+    count: float = 0.0
+    total: float = 0.0
+    squares: float = 0.0
+    longest: float = 0.0
+
+    def add(self, lengths: Any) -> None:
+        """Take in an array of numbers, (n,)."""
+        if len(lengths):
+            self.count += len(lengths)
+            self.total += float(lengths.sum())
+            self.squares += float((lengths * lengths).sum())
+            self.longest = max(self.longest, float(lengths.max()))
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one call asked in a dry run over a sample.
+
+    Attributes:
+        scale: what its prompts count for in all rows.
+        stem_scale: the same for its anchors.
+        prompts: distinct prompts.
+        true: of them, drawn TRUE.
+        stems: lengths of the anchors that nothing computed before.
+        shared: share of their tokens that begin like another anchor.
+        reframed: anchors that are there, but not with this call's frame behind them.
+        anchors: anchors of all its batches.
+        before: by prompt, length of its anchor.
+        partners: by prompt, length of its other documents.
+        kept: whether its anchors stay for later work.
+    """
+
+    scale: float = 1.0
+    stem_scale: float = 1.0
+    prompts: float = 0.0
+    true: float = 0.0
+    stems: Sums = field(default_factory=Sums)
+    shared: float = 0.0
+    reframed: float = 0.0
+    anchors: float = 0.0
+    before: Sums = field(default_factory=Sums)
+    partners: Sums = field(default_factory=Sums)
+    kept: bool = False
+
+
+@dataclass(slots=True)
+class DryResult:
+    """What one dry run of a plan asked.
+
+    Attributes:
+        tallies: by index of a call.
+        peak: most tokens held at once.
+        unknown: calls of which nothing is known, with the reason.
+    """
+
+    tallies: dict[int, Tally]
+    peak: float
+    unknown: dict[int, str] = field(default_factory=dict)
