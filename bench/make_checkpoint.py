@@ -1,10 +1,11 @@
 """Write a random-weight Qwen3 checkpoint as the Hugging Face hub would hold it.
 
     python bench/make_checkpoint.py FOLDER [--size 4b] [--dtype fp8] [--layers N] [--seed 1]
+                                    [--tokenizer FILE]
 
 A measurement of speed needs a model's shape and sane magnitudes, not its knowledge. The
-folder has config.json, a byte-level BPE tokenizer.json trained on a few made-up texts, and
-safetensors in shards; with fp8, linear weights are e4m3 with a scale for each block of
+folder has config.json, tokenizer.json (the file given, else a byte-level BPE trained on a
+few made-up texts, whose prompts are longer than a real one's), and safetensors in shards; with fp8, linear weights are e4m3 with a scale for each block of
 128 x 128 under NAME_scale_inv. Needs torch, safetensors and tokenizers; uses the GPU
 where there is one.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -54,12 +56,21 @@ SHAPES = {
 
 
 def write_checkpoint(
-    folder: Path, shape: Shape, *, fp8: bool, seed: int, device: torch.device
+    folder: Path,
+    shape: Shape,
+    *,
+    fp8: bool,
+    seed: int,
+    device: torch.device,
+    tokenizer: Path | None = None,
 ) -> int:
     """Write all files; returns the bytes of the weights."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(_config(shape, fp8), indent=2))
-    make_tokenizer(seed).save(str(folder / "tokenizer.json"))
+    if tokenizer is None:
+        make_tokenizer(seed).save(str(folder / "tokenizer.json"))
+    else:
+        shutil.copyfile(tokenizer, folder / "tokenizer.json")
     shard: dict[str, Tensor] = {}
     where: dict[str, str] = {}
     total = filled = number = 0
@@ -190,13 +201,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", choices=("fp8", "bf16"), default="fp8")
     parser.add_argument("--layers", type=int, help="fewer layers than the size has")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tokenizer", type=Path, help="a tokenizer.json of at most 151,936 ids")
     options = parser.parse_args(arguments)
     shape = SHAPES[options.size]
     if options.layers is not None:
         shape = Shape(options.layers, shape.hidden, shape.heads, shape.ffn, shape.kv_heads)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     size = write_checkpoint(
-        options.folder, shape, fp8=options.dtype == "fp8", seed=options.seed, device=device
+        options.folder,
+        shape,
+        fp8=options.dtype == "fp8",
+        seed=options.seed,
+        device=device,
+        tokenizer=options.tokenizer,
     )
     print(f"{options.folder}: {shape.layers} layers, {size / 2**30:.2f} GiB of {options.dtype}")
     return 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.prompts.forest import Trie, build_trie, concatenate, flatten
+from covey.prompts.forest import Trie, build_trie, concatenate, ends_last, flatten
 from covey.prompts.forest.minima import Minima
 from covey.prompts.forest.trie import stream_of
 from forest.brute import column, minimum_tokens
@@ -32,13 +32,14 @@ def path_tokens(trie: Trie, node: int) -> list[int]:
     return [t for n in path_nodes(trie, node) for t in flat[trie.start[n] : trie.end[n]].tolist()]
 
 
-def check_structure(trie: Trie, given_runs: list[list[int]]) -> None:
+def check_structure(trie: Trie, given_runs: list[list[int]], empty: int = 0) -> None:
+    """`empty` nodes beside the root have no tokens."""
     count = len(trie)
     node = np.arange(count)
     assert trie.parent[0] == -1
     assert trie.start[0] == trie.end[0] and trie.depth[0] == 0 and trie.exit[0] == count
     assert (trie.parent[1:] < node[1:]).all() and (trie.parent[1:] >= 0).all()
-    assert (trie.end[1:] > trie.start[1:]).all()
+    assert (trie.end >= trie.start).all() and (trie.end[1:] == trie.start[1:]).sum() == empty
     size = trie.end - trie.start
     assert (trie.depth[1:] == (trie.depth + size)[trie.parent[1:]]).all()
     for n in range(count):
@@ -75,6 +76,23 @@ def test_trie_is_the_set_of_prefixes(given_runs: list[list[int]]) -> None:
     assert trie.paths == len({tuple(run) for run in given_runs})
     check_structure(trie, given_runs)
     check_stream(trie)
+
+
+@given(runs)
+def test_ends_last_puts_a_run_behind_those_that_go_on_from_it(given_runs: list[list[int]]) -> None:
+    plain = build_trie(column(given_runs))
+    trie = ends_last(plain)
+    inner = int(((plain.prompts > 0) & (plain.exit > np.arange(len(plain)) + 1)).sum())
+    check_structure(trie, given_runs, inner)
+    assert len(trie) == len(plain) + inner and trie.size == plain.size
+    # Nothing lies below the node at which a run ends, and nothing after it beside it.
+    ends = np.unique(trie.row_node)
+    assert (trie.exit[ends] == ends + 1).all() or len(trie) == 1
+    moved = ends[(trie.start[ends] == trie.end[ends]) & (ends > 0)]
+    assert (trie.exit[trie.parent[moved]] >= moved + 1).all()
+    for node in moved.tolist():
+        later = np.arange(node + 1, trie.exit[trie.parent[node]])
+        assert all(trie.parent[n] != trie.parent[node] for n in later.tolist())
 
 
 @given(runs, st.integers(0, 12))

@@ -13,7 +13,7 @@ from covey.engine.limits import Limits
 from covey.engine.minimum import SeenStems
 from covey.engine.questions import QuestionTokens, literal, stem_tokens, suffix_tokens
 from covey.engine.reads import Reads
-from covey.prompts.forest import Forest, Trie, ask_all, ask_pairs, build_trie, concatenate, flatten
+from covey.prompts.forest import Forest, Trie, ask_all, ask_pairs, build_trie, concatenate, ends_last, flatten
 from covey.prompts.forest.ragged import Int64, offsets_of
 from covey.prompts.tokens import DocumentTokens, Tokens
 
@@ -132,17 +132,19 @@ class JobPlanner:
         self, ticket: int, reads: float, asked: QuestionTokens, pairs: Pairs, tree: Trie
     ) -> Job:
         exact = build_trie(stem_tokens(asked, pairs.anchors, self._documents))
-        forest = _forest(exact, tree, pairs)
-        minimum = self._least(asked, exact, forest)
-        stems = flatten(exact, self._limits.node_tokens)
+        placed = ends_last(exact)
+        forest = _forest(placed, tree, pairs)
+        minimum = self._least(asked, placed, forest)
+        flat = flatten(exact, self._limits.node_tokens)
+        stems = placed if flat is exact else ends_last(flat)
         suffixes = flatten(tree, self._limits.node_tokens)
-        if stems is not exact or suffixes is not tree:
+        if stems is not placed or suffixes is not tree:
             forest = _forest(stems, suffixes, pairs)
         return self._made(ticket, reads, asked, pairs, forest, minimum)
 
     def _least(self, asked: QuestionTokens, stems: Trie, forest: Forest) -> Int64:
         """(hosts,) int64: what each host adds to the session's minimum."""
-        least = self._seen.add(stems) + forest.widths
+        least = self._seen.add(stems)[np.argsort(stems.path_node)] + forest.widths
         if not self._opening_counted:
             self._opening_counted = True
             least[0] += len(asked.opening)

@@ -32,6 +32,9 @@ read many times.
 document. A suffix is not shared with the continuation of a document that has it as an
 ancestor, and suffixes are not shared between documents: neither sees the same tokens
 above it. `flatten` gives up shares that cost more than they save, and says how much.
+
+**Nested documents.** `ends_last` moves what is asked of a document behind the longer
+documents that begin with it, so that a chain of snapshots is one stretch of tokens.
 """
 
 from covey.prompts.forest.cuts import Above, above, cut, floor_cut
@@ -39,7 +42,7 @@ from covey.prompts.forest.flatten import flatten
 from covey.prompts.forest.forest import Chosen, Forest, ask_all, ask_pairs
 from covey.prompts.forest.pack import Packed, Segments, pack
 from covey.prompts.forest.ragged import concatenate
-from covey.prompts.forest.trie import Stream, Trie, build_trie, overlap
+from covey.prompts.forest.trie import Stream, Trie, build_trie, ends_last, overlap
 
 __all__ = [
     "Above",
@@ -55,6 +58,7 @@ __all__ = [
     "build_trie",
     "concatenate",
     "cut",
+    "ends_last",
     "flatten",
     "floor_cut",
     "overlap",

@@ -13,7 +13,7 @@ no more; it saves a second copy of every token.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -164,6 +164,51 @@ def trie_from_paths(
         column, row_path, rows, shared, lengths, path_node,
         parent, start, end, depth, exits, prompts, given_up,
     )  # fmt: skip
+
+
+def ends_last(trie: Trie) -> Trie:
+    """The same trie, in which a run that others go on from ends behind them.
+
+    Such a run's end becomes a node without tokens, the last child of the node at which it
+    ended. What hangs on it then comes after the longer runs in the stream, so that a chain
+    of runs, each the opening of the next, is one unbroken stretch of tokens.
+    """
+    ends = distinct(trie.path_node)
+    inner = ends[trie.exit[ends] > ends + 1]
+    if not len(inner):
+        return trie
+    # Before each place of the old order go the ends of the subtrees that close there,
+    # inner ones first: they have larger numbers.
+    inner = inner[np.lexsort((-inner, trie.exit[inner]))]
+    closes = trie.exit[inner]
+    moved = np.arange(len(trie)) + np.searchsorted(closes, np.arange(len(trie)), side="right")
+    added = closes + np.arange(len(inner))
+    count = len(trie) + len(inner)
+
+    def spread(old: Int64, new: Int64) -> Int64:
+        out = np.empty(count, dtype=np.int64)
+        out[moved], out[added] = old, new
+        return out
+
+    end_depth = trie.depth + trie.end - trie.start
+    is_inner = np.zeros(len(trie), dtype=np.int64)
+    is_inner[inner] = 1
+    # A subtree gains the ends that close within it; of those at its very end, its own and
+    # its descendants', whose numbers are not smaller.
+    keys = closes * count - inner
+    gained = np.searchsorted(keys, trie.exit * count - np.arange(len(trie)), side="right")
+    target = moved.copy()
+    target[inner] = added
+    return replace(
+        trie,
+        path_node=target[trie.path_node],
+        parent=spread(np.where(trie.parent < 0, -1, moved[trie.parent]), moved[inner]),
+        start=spread(trie.start, trie.end[inner]),
+        end=spread(trie.end, trie.end[inner]),
+        depth=spread(trie.depth, end_depth[inner]),
+        exit=spread(trie.exit + gained, added + 1),
+        prompts=spread(np.where(is_inner, 0, trie.prompts), trie.prompts[inner]),
+    )
 
 
 def stream_of(trie: Trie) -> Stream:

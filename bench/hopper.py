@@ -1,0 +1,169 @@
+"""The six shapes of AI-SQL work through the engine and its scheduler, on a GPU.
+
+    python bench/make_checkpoint.py /tmp/qwen3-4b-random --tokenizer TOKENIZER.json
+    python bench/hopper.py /tmp/qwen3-4b-random [--shapes a,b] [--budget N] [--trace FOLDER]
+
+Each shape runs several times; the first run warms up. Seconds go from handing over the
+texts to the last answer, tokenising included, start-up apart. With --trace a further run
+is profiled: device microseconds a token by part, and the share of time the GPU idles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from covey.engine.base import Counters, PromptBatch
+from covey.engine.loaded import LoadedEngine
+from covey.engine.local import LocalModel
+from covey.prompts.documents import DocumentStore
+from covey.prompts.question import Question, QuestionKind
+from gpu_timing import versions
+from hopper_shapes import NAMES, Shape, make_shape
+
+# What each kernel's name begins with or holds, by part; the rest is "other".
+_PARTS = {
+    "gemm": ("gemm", "cutlass", "nvjet", "splitk"),
+    "attention": ("flash", "_attend"),
+    "glue": ("add_norm", "_gate", "_rotate", "rotate"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a shape: seconds, what was counted, and the answers' margins."""
+
+    seconds: float
+    counters: Counters
+    margins: np.ndarray
+
+
+def run_shape(engine: LoadedEngine, shape: Shape) -> Run:
+    """Ask every prompt of a shape once."""
+    documents = DocumentStore()
+    with engine.session(documents) as session:
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        anchors = documents.add(shape.anchors)
+        if shape.partners:
+            partners = documents.add(shape.partners)
+            ids = np.stack(
+                [np.repeat(anchors, len(partners)), np.tile(partners, len(anchors))], axis=1
+            )
+        else:
+            ids = anchors[:, None]
+        question = Question(QuestionKind.JUDGE, shape.template, ids.shape[1])
+        session.submit(PromptBatch(question, ids))
+        margins = np.full(len(ids), np.nan)
+        for answers in session.run():
+            margins[answers.rows] = answers.scores[:, 0]
+        seconds = time.perf_counter() - started
+        return Run(seconds, session.counters, margins)
+
+
+def trace_shape(engine: LoadedEngine, shape: Shape, folder: Path | None) -> dict[str, float]:
+    """Device seconds by part in one profiled run, and what is left of the wall time."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        run = run_shape(engine, shape)
+        torch.cuda.synchronize()
+    found = dict.fromkeys((*_PARTS, "other"), 0.0)
+    kernels: dict[str, tuple[int, float]] = {}
+    spans = []
+    for event in profiler.events():
+        if event.device_type is not torch.autograd.DeviceType.CUDA:
+            continue
+        name = event.name.lower()
+        part = next((p for p, keys in _PARTS.items() if any(k in name for k in keys)), "other")
+        took = event.time_range.elapsed_us() * 1e-6
+        found[part] += took
+        count, spent = kernels.get(event.name, (0, 0.0))
+        kernels[event.name] = count + 1, spent + took
+        spans.append((event.time_range.start, event.time_range.end))
+    spans.sort()
+    busy = end = 0.0
+    for first, last in spans:
+        busy += max(0.0, last - max(first, end))
+        end = max(end, last)
+    window = (end - spans[0][0]) * 1e-6
+    found |= {"busy": busy * 1e-6, "window": window, "profiled": run.seconds}
+    if folder is not None:
+        lines = [
+            f"{spent:9.4f} s {count:7d}  {name[:110]}"
+            for name, (count, spent) in sorted(kernels.items(), key=lambda x: -x[1][1])[:24]
+        ]
+        (folder / f"kernels-{shape.name}.txt").write_text("\n".join(lines) + "\n")
+    return found
+
+
+def print_parts(parts: dict[str, float], tokens: int) -> None:
+    """Microseconds a fresh token by part, and the idle share."""
+    cells = [f"{p} {parts[p] / tokens * 1e6:.2f}" for p in (*_PARTS, "other")]
+    idle = 1 - parts["busy"] / parts["window"]
+    print(f"{'':<16}us/token: {', '.join(cells)}; idle {idle:.1%} of {parts['window']:.2f} s")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the shapes asked for."""
+    parser = argparse.ArgumentParser(description="Time six shapes of work on a GPU.")
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--shapes", default=",".join(NAMES))
+    parser.add_argument("--budget", type=int, help="new tokens of a chunk")
+    parser.add_argument("--runs", type=int, default=2, help="timed runs of each shape")
+    parser.add_argument("--trace", type=Path, help="folder for lists of kernels")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    options = parser.parse_args(arguments)
+    started = time.perf_counter()
+    engine = LocalModel(options.checkpoint, device="cuda").open()
+    if not isinstance(engine, LoadedEngine):
+        raise SystemExit("this needs a local model")
+    print(f"{versions()}; loaded in {time.perf_counter() - started:.1f} s")
+    if options.budget:
+        engine.limits = replace(engine.limits, budget=options.budget)
+    print(f"chunks of {engine.limits.budget:,} tokens, arena of {engine.limits.slots:,}")
+    print(f"{'shape':<16}{'prompts':>9}{'seconds':>9}{'requested':>13}{'fresh':>11}"
+          f"{'minimum':>11}{'us/token':>10}{'chunks':>8}{'fill':>7}{'host':>7}{'device':>8}")  # fmt: skip
+    results = {}
+    for name in options.shapes.split(","):
+        shape = make_shape(name, options.checkpoint / "tokenizer.json")
+        warm = run_shape(engine, shape)
+        runs = [run_shape(engine, shape) for _ in range(options.runs)]
+        best = min(runs, key=lambda run: run.seconds)
+        c = best.counters
+        print(
+            f"{name:<16}{shape.prompts:9,}{best.seconds:9.2f}{c.requested_tokens:13,}"
+            f"{c.fresh_tokens:11,}{c.minimum_tokens:11,}"
+            f"{best.seconds / c.fresh_tokens * 1e6:10.2f}{c.chunks:8}{c.fill:7.2f}"
+            f"{c.host_seconds:7.2f}{c.device_seconds:8.2f}"
+        )
+        others = ", ".join(f"{run.seconds:.2f}" for run in runs)
+        same = all(np.array_equal(run.margins, warm.margins) for run in runs)
+        print(f"{'':<16}first {warm.seconds:.2f}, then {others} s; margins "
+              f"{'equal' if same else 'differ'} from run to run", flush=True)  # fmt: skip
+        parts = {}
+        if options.trace is not None:
+            options.trace.mkdir(parents=True, exist_ok=True)
+            parts = trace_shape(engine, shape, options.trace)
+            print_parts(parts, c.fresh_tokens)
+        results[name] = {
+            "prompts": shape.prompts,
+            "seconds": [run.seconds for run in runs],
+            "counters": asdict(c),
+            "parts": parts,
+        }
+    if options.json is not None:
+        options.json.write_text(json.dumps({"versions": versions(), "shapes": results}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
