@@ -31,8 +31,8 @@ from hopper_shapes import NAMES, Shape, make_shape
 
 # What each kernel's name begins with or holds, by part; the rest is "other".
 _PARTS = {
-    "gemm": ("gemm", "cutlass", "nvjet", "splitk"),
     "attention": ("flash", "_attend"),
+    "gemm": ("gemm", "cutlass", "nvjet", "splitk"),
     "glue": ("add_norm", "_gate", "_rotate", "rotate"),
 }
 
@@ -73,14 +73,14 @@ def trace_shape(engine: LoadedEngine, shape: Shape, folder: Path | None) -> dict
     """Device seconds by part in one profiled run, and what is left of the wall time."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
         run = run_shape(engine, shape)
         torch.cuda.synchronize()
     found = dict.fromkeys((*_PARTS, "other"), 0.0)
     kernels: dict[str, tuple[int, float]] = {}
     spans = []
     for event in profiler.events():
-        if event.device_type is not torch.autograd.DeviceType.CUDA:
+        if event.device_type != torch.autograd.DeviceType.CUDA:
             continue
         name = event.name.lower()
         part = next((p for p, keys in _PARTS.items() if any(k in name for k in keys)), "other")
@@ -89,6 +89,8 @@ def trace_shape(engine: LoadedEngine, shape: Shape, folder: Path | None) -> dict
         count, spent = kernels.get(event.name, (0, 0.0))
         kernels[event.name] = count + 1, spent + took
         spans.append((event.time_range.start, event.time_range.end))
+    if not spans:
+        raise SystemExit("the profiler saw no kernel: is it blocked on this machine?")
     spans.sort()
     busy = end = 0.0
     for first, last in spans:
@@ -130,8 +132,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.budget:
         engine.limits = replace(engine.limits, budget=options.budget)
     print(f"chunks of {engine.limits.budget:,} tokens, arena of {engine.limits.slots:,}")
-    print(f"{'shape':<16}{'prompts':>9}{'seconds':>9}{'requested':>13}{'fresh':>11}"
-          f"{'minimum':>11}{'us/token':>10}{'chunks':>8}{'fill':>7}{'host':>7}{'device':>8}")  # fmt: skip
+    print(
+        f"{'shape':<16}{'prompts':>9}{'seconds':>9}{'requested':>13}{'fresh':>11}{'minimum':>11}"
+        f"{'us/token':>10}{'chunks':>8}{'fill':>7}{'host':>7}{'device':>8}"
+    )
     results = {}
     for name in options.shapes.split(","):
         shape = make_shape(name, options.checkpoint / "tokenizer.json")

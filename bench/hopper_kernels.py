@@ -138,7 +138,7 @@ def print_attention_times(tokens: int) -> None:
 
 BUILDS = {
     f"{keys} keys, {stages} stages, {registers} registers": Build(keys, 4, stages, registers)
-    for keys, stages, registers in ((16, 2, 128), (16, 2, 255), (32, 3, 128), (32, 3, 160))
+    for keys, stages, registers in ((16, 2, 128), (32, 2, 128), (32, 2, 255), (32, 3, 160))
 }
 
 

@@ -84,7 +84,7 @@ class Words:
         found = []
         for parts, length in zip(cuts, final, strict=True):
             words = self.text(length).split()
-            ends = sorted(self._draw.sample(range(length // 5, length), parts - 1)) + [length]
+            ends = [*sorted(self._draw.sample(range(length // 5, length), parts - 1)), length]
             found += ["".join(" " + word for word in words[:end]) for end in ends]
         return found
 

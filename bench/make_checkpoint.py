@@ -4,10 +4,11 @@
                                     [--tokenizer FILE]
 
 A measurement of speed needs a model's shape and sane magnitudes, not its knowledge. The
-folder has config.json, tokenizer.json (the file given, else a byte-level BPE trained on a
-few made-up texts, whose prompts are longer than a real one's), and safetensors in shards; with fp8, linear weights are e4m3 with a scale for each block of
-128 x 128 under NAME_scale_inv. Needs torch, safetensors and tokenizers; uses the GPU
-where there is one.
+folder has config.json, tokenizer.json and safetensors in shards; with fp8, linear weights
+are e4m3 with a scale for each block of 128 x 128 under NAME_scale_inv. The tokenizer is the
+file given, else a byte-level BPE trained on a few made-up texts, with which prompts are
+longer than with a real one. Needs torch, safetensors and tokenizers; uses the GPU where
+there is one.
 """
 
 from __future__ import annotations

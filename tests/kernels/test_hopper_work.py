@@ -66,6 +66,7 @@ def check(chunk: Chunk, work: TreeWork, tile_rows: int) -> None:
         tile_rows=st.sampled_from([1, 4, 16]),
         dense_keys=st.integers(1, 12),
         dense_rows=st.integers(1, 6),
+        hanging_rows=st.integers(1, 6),
         causal_rows=st.integers(1, 20),
         parts=st.integers(0, 3),
     ),
@@ -99,6 +100,19 @@ def test_a_long_document_with_partners_is_causal_over_itself_and_dense_under_the
     work = tree_work(forest(document + partners, []), None, Limits())
     kinds = [(call.causal, call.queries.tolist(), call.keys.tolist()) for call in work.parts]
     assert kinds == [(True, [[0, 704]], [[0, 704]]), (False, [[704, 1100]], [[0, 700]])]
+
+
+def test_questions_under_a_chain_of_snapshots_are_one_dense_call() -> None:
+    chain = [i - 1 for i in range(3000)]
+    tails = []
+    for end in (3000, 2000, 1000):
+        tails += [end - 1, *range(3000 + len(tails), 3000 + len(tails) + 39)]
+    work = tree_work(forest(chain + tails, []), None, Limits())
+    own, dense = work.parts
+    assert own.causal and own.keys.tolist() == [[0, 3040]]
+    assert dense.queries.tolist() == [[3040, 3080], [3080, 3120]]
+    assert dense.keys.tolist() == [[0, 2000], [0, 1000]]
+    assert (work.own[:, 1] - work.own[:, 0] < 40 + 16).all()
 
 
 @pytest.mark.parametrize("rows", [None, np.array([], dtype=np.int64)])

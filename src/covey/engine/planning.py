@@ -13,7 +13,16 @@ from covey.engine.limits import Limits
 from covey.engine.minimum import SeenStems
 from covey.engine.questions import QuestionTokens, literal, stem_tokens, suffix_tokens
 from covey.engine.reads import Reads
-from covey.prompts.forest import Forest, Trie, ask_all, ask_pairs, build_trie, concatenate, ends_last, flatten
+from covey.prompts.forest import (
+    Forest,
+    Trie,
+    ask_all,
+    ask_pairs,
+    build_trie,
+    concatenate,
+    ends_last,
+    flatten,
+)
 from covey.prompts.forest.ragged import Int64, offsets_of
 from covey.prompts.tokens import DocumentTokens, Tokens
 

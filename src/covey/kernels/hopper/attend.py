@@ -240,9 +240,9 @@ class Build:
     registers: int
 
 
-# Measured by bench/hopper_kernels.py: small steps waste least on a tile that sees few keys,
-# and more such tiles run at once; one that walks many keys wants its loads ahead.
-SHORT, LONG = Build(16, 4, 2, 128), Build(32, 4, 3, 160)
+# Measured by bench/hopper_kernels.py: small steps waste little on a tile that sees few keys,
+# and with few registers more tiles run at once.
+BUILD = Build(keys=32, warps=4, stages=2, registers=128)
 
 
 def packed_attention(
@@ -256,7 +256,7 @@ def packed_attention(
     scale: float,
     out_dtype: torch.dtype,
     quantised: bool,
-    build: Build = SHORT,
+    build: Build = BUILD,
 ) -> Activation:
     """Finish the attention of every asking row; see the head of this module.
 

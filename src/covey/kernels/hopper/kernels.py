@@ -12,7 +12,7 @@ from torch import Tensor
 
 from covey.errors import RunError
 from covey.kernels.base import Activation, Chunk, Geometry, Int32, Int64, KvLayer, Weight
-from covey.kernels.hopper.attend import LONG, SHORT, Build, TileWork, packed_attention
+from covey.kernels.hopper.attend import TileWork, packed_attention
 from covey.kernels.hopper.dense import DenseAttention, DeviceCall, load_flash_attention
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.gemm import Multiply, choose_multiply
@@ -21,7 +21,6 @@ from covey.kernels.hopper.norm import add_norm
 from covey.kernels.hopper.rotate import Turn, rotate_and_store
 from covey.kernels.hopper.work import DenseCall, Limits, tree_work
 
-_SHORT_KEYS = 96  # a tile, on average, up to which the packed kernel takes small steps
 _FEW_HEAD_ROWS = 64  # above, the head is multiplied as a matrix
 
 
@@ -34,14 +33,12 @@ class HopperPlan:
         turn: angles and arena slots of all rows.
         tiles: what the packed kernel does.
         calls: what is computed densely before it.
-        build: how the packed kernel is compiled for it.
     """
 
     rows: Tensor | None
     turn: Turn
     tiles: TileWork
     calls: tuple[DeviceCall, ...]
-    build: Build
 
 
 class HopperKernels:
@@ -95,7 +92,6 @@ class HopperKernels:
             tuple(
                 _device_call(call, views[4 * i : 4 * i + 4]) for i, call in enumerate(work.parts)
             ),
-            SHORT if work.mean_keys <= _SHORT_KEYS else LONG,
         )
 
     def norm(
@@ -148,7 +144,6 @@ class HopperKernels:
             scale=scale,
             out_dtype=self._stored,
             quantised=self.quantised,
-            build=plan.build,
         )
 
     def gate(self, gate_up: Tensor) -> Activation:

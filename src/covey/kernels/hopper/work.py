@@ -3,6 +3,8 @@
 Depth-first order falls into runs, in each of which a row is the child of the row before
 it. A run hangs on a row of an earlier run, its attachment, or on none in the chunk. What
 all rows behind a run see of it ends at an attachment, which cuts the run into pieces.
+Where many rows hang on each of several attachments, as under a chain of snapshots, every
+subtree takes what it sees of the run in one stretch instead.
 
 Three kinds of work are large enough for a dense call, whose outputs and log-sum-exps the
 packed kernel starts from: a long run over itself (causal); a long piece under the rows
@@ -32,6 +34,7 @@ class Limits:
     Attributes:
         tile_rows: most rows of a tile, a power of two.
         dense_keys, dense_rows: keys of a span or piece, and rows that see it.
+        hanging_rows: rows that hang on each attachment of a run for its pieces to be joined.
         causal_rows: length of a run.
         parts: most calls a layer.
     """
@@ -39,6 +42,7 @@ class Limits:
     tile_rows: int = 16
     dense_keys: int = 512
     dense_rows: int = 64
+    hanging_rows: int = 32
     causal_rows: int = 600
     parts: int = 3
 
@@ -84,12 +88,6 @@ class TreeWork:
     past_offsets: Int32
     past: Int32
 
-    @property
-    def mean_keys(self) -> float:
-        """Keys that a tile walks, on average."""
-        keys = (self.own[:, 1] - self.own[:, 0]).sum() + (self.past[:, 1] - self.past[:, 0]).sum()
-        return float(keys) / max(len(self.tiles), 1)
-
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
@@ -117,20 +115,20 @@ def tree_work(chunk: Chunk, rows: Int64 | None, limits: Limits) -> TreeWork:
     causal = np.zeros(len(runs.starts), dtype=bool)
     if rows is None:
         causal = runs.stops - runs.starts >= limits.causal_rows
-    pieces, seen_by = _pieces(chunk, runs)
-    parts, taken_pieces, taken_past = _parts(
-        chunk, asked, (runs, causal), (pieces, seen_by), limits
-    )
+    spans = _single(np.searchsorted(asked, chunk.past_rows), chunk.past_slots)
+    pieces = _pieces(chunk, runs, asked, limits)
+    parts, taken_spans, taken = _parts((spans, pieces), (runs, causal), limits)
+    taken_pieces = pieces.gone[taken]
     has = np.zeros(len(asked), dtype=np.int32)
     for number, call in enumerate(parts):
         for first, last in call.queries.tolist():
             has[first:last] |= 1 << number
-    holding = np.unique(runs.of(pieces[taken_pieces, 0]))
+    holding = np.unique(runs.of(taken_pieces[:, 0]))
     special = np.union1d(np.flatnonzero(causal), holding)
     borders = np.concatenate([runs.starts[special], runs.stops[special]])
     tiles = _tiles(asked, borders, limits.tile_rows)
-    own_offsets, own = _own_segments(asked, tiles, runs, causal, pieces[taken_pieces])
-    past_offsets, past = _past_segments(chunk, asked, tiles, ~taken_past)
+    own_offsets, own = _own_segments(asked, tiles, runs, causal, taken_pieces)
+    past_offsets, past = _past_segments(chunk, asked, tiles, ~taken_spans)
     return TreeWork(asked.astype(np.int32), parts, has, tiles, own_offsets, own, past_offsets, past)
 
 
@@ -152,43 +150,93 @@ def _find_runs(chunk: Chunk) -> _Runs:
     return _Runs(starts, stops.astype(np.int64), np.where(hangs, parents, -1))
 
 
-def _pieces(chunk: Chunk, runs: _Runs) -> tuple[Int64, Int64]:
-    """Stretches of runs between attachments, and the rows behind the run that see each."""
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Dense attentions that are made together or not at all.
+
+    Attributes:
+        seen_by: (g, 2) asking rows that a group's attentions lie within.
+        gone: (g, 2) what no tile need walk for those rows once the group is made.
+        offsets: (g + 1,) into the two that follow.
+        queries: (e, 2) asking rows of each attention, disjoint in a group.
+        keys: (e, 2).
+    """
+
+    seen_by: Int64
+    gone: Int64
+    offsets: Int64
+    queries: Int64
+    keys: Int64
+
+    def pairs(self, groups: list[int]) -> int:
+        """Queries times keys of some groups."""
+        entries = self.entries(groups)
+        sizes = np.diff(self.queries[entries])[:, 0] * np.diff(self.keys[entries])[:, 0]
+        return int(sizes.sum())
+
+    def entries(self, groups: list[int]) -> Int64:
+        """The attentions of some groups, by their queries."""
+        found = np.concatenate([np.arange(*self.offsets[g : g + 2]) for g in groups])
+        return found[np.argsort(self.queries[found, 0], kind="stable")]
+
+
+def _single(queries: Int64, keys: Int64) -> _Groups:
+    """Groups of one attention each."""
+    return _Groups(queries, keys, np.arange(len(keys) + 1), queries, keys)
+
+
+def _pieces(chunk: Chunk, runs: _Runs, asked: Int64, limits: Limits) -> _Groups:
+    """What rows behind a run see of it: piece by piece, or subtree by subtree."""
     ends = np.unique(runs.attached[runs.attached >= 0]) + 1
+    if not len(ends):
+        return _single(*np.empty((2, 0, 2), dtype=np.int64))
     run = runs.of(ends - 1)
-    begins = runs.starts[run]
-    if len(ends):
-        begins[1:] = np.where(run[1:] == run[:-1], ends[:-1], begins[1:])
-    seen_by = np.stack([runs.stops[run], chunk.exits[ends - 1].astype(np.int64)], axis=1)
-    return np.stack([begins, ends], axis=1), seen_by
+    starts, stops = runs.starts[run], runs.stops[run]
+    again = np.append(False, run[1:] == run[:-1])  # not the run's first attachment
+    begins = np.where(again, np.roll(ends, 1), starts)
+    leave = chunk.exits[ends - 1].astype(np.int64)
+    # Subtrees that hang deeper come first; those of an attachment end where it is left.
+    enter = np.where(np.append(again[1:], False), np.roll(leave, -1), stops)
+    hanging = np.searchsorted(asked, np.stack([enter, leave], axis=1))
+    least = np.full(len(runs.starts), np.iinfo(np.int64).max)
+    np.minimum.at(least, run, hanging[:, 1] - hanging[:, 0])
+    joined = (np.bincount(run, minlength=len(least)) > 1) & (least >= limits.hanging_rows)
+    whole = joined[run]
+    heads = np.flatnonzero(~(whole & again))
+    offsets = np.append(heads, len(ends))
+    behind = np.searchsorted(asked, np.stack([stops, leave], axis=1))
+    return _Groups(
+        behind[heads],
+        np.stack([begins[heads], ends[offsets[1:] - 1]], axis=1),
+        offsets,
+        np.where(whole[:, None], hanging, behind),
+        np.stack([np.where(whole, starts, begins), ends], axis=1),
+    )
 
 
 def _parts(
-    chunk: Chunk,
-    asked: Int64,
-    causal_runs: tuple[_Runs, Int64],
-    pieces: tuple[Int64, Int64],
-    limits: Limits,
+    sources: tuple[_Groups, _Groups], causal_runs: tuple[_Runs, Int64], limits: Limits
 ) -> tuple[tuple[DenseCall, ...], Int64, Int64]:
-    """The dense calls, and which pieces and arena spans are in one (masks)."""
+    """The dense calls, the most work first, and which spans and pieces are in one (masks)."""
     runs, causal = causal_runs
     parts: list[DenseCall] = []
     if causal.any():
         own = np.stack([runs.starts[causal], runs.stops[causal]], axis=1)
         parts.append(DenseCall(False, True, own, own))
-    taken = []
-    sources = ((True, chunk.past_slots, chunk.past_rows), (False, *pieces))
-    for past, keys, rows in sources:
-        queries = np.searchsorted(asked, rows)
-        large = keys[:, 1] - keys[:, 0] >= limits.dense_keys
-        large &= queries[:, 1] - queries[:, 0] >= limits.dense_rows
-        chosen = np.zeros(len(keys), dtype=bool)
-        for level in _levels(queries, np.flatnonzero(large)):
-            if len(parts) < limits.parts:
-                parts.append(DenseCall(past, False, queries[level], keys[level]))
-                chosen[level] = True
-        taken.append(chosen)
-    return tuple(parts), taken[1], taken[0]
+    taken = [np.zeros(len(groups.gone), dtype=bool) for groups in sources]
+    offered = []
+    for number, groups in enumerate(sources):
+        large = groups.gone[:, 1] - groups.gone[:, 0] >= limits.dense_keys
+        large &= groups.seen_by[:, 1] - groups.seen_by[:, 0] >= limits.dense_rows
+        for level in _levels(groups.seen_by, np.flatnonzero(large)):
+            offered.append((groups.pairs(level), number, level))
+    offered.sort(key=lambda offer: -offer[0])
+    for _, number, level in offered[: max(limits.parts - len(parts), 0)]:
+        entries = sources[number].entries(level)
+        queries, keys = sources[number].queries[entries], sources[number].keys[entries]
+        parts.append(DenseCall(number == 0, False, queries, keys))
+        taken[number][level] = True
+    return tuple(parts), taken[0], taken[1]
 
 
 def _levels(ranges: Int64, members: Int64) -> list[list[int]]:
