@@ -4,23 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from covey.engine.limits import CPU_ARENA_BYTES, GPU_ARENA_SHARE, GPU_RESERVE
 from covey.errors import ModelError
 from covey.kernels.base import KvLayer
 from covey.models.spec import ModelSpec
-
-
-def arena_bytes(device: torch.device) -> int:
-    """Bytes that an arena takes by default."""
-    if device.type != "cuda":
-        return CPU_ARENA_BYTES
-    free, _ = torch.cuda.mem_get_info(device)
-    return int(max(free - GPU_RESERVE, 0) * GPU_ARENA_SHARE)
-
-
-def slot_bytes(spec: ModelSpec, dtype: torch.dtype) -> int:
-    """Bytes of one token's keys and values in all layers."""
-    return spec.kv_bytes_per_token(dtype.itemsize)
 
 
 class KvArena:
@@ -53,7 +39,8 @@ class KvArena:
                 for _ in range(spec.layers)
             ]
         except (torch.OutOfMemoryError, RuntimeError) as error:
+            size = slots * spec.kv_bytes_per_token(dtype.itemsize)
             raise ModelError(
-                f"{slots:,} tokens of keys and values need {slots * slot_bytes(spec, dtype):,}"
-                f" bytes, which {device} does not have. Close what else uses it."
+                f"{slots:,} tokens of keys and values need {size:,} bytes, which {device}"
+                " does not have. Close what else uses it."
             ) from error

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import torch
 
-from covey.engine.arena import KvArena, arena_bytes, slot_bytes
+from covey.engine.arena import KvArena
 from covey.engine.base import Engine, EngineSession
-from covey.engine.limits import CPU_BUDGET, GPU_BUDGET, Limits
+from covey.engine.limits import Limits, cpu_limits, gpu_limits
 from covey.engine.readout import answer_tokens
 from covey.engine.runtime import ChunkRunner, Runtime
 from covey.engine.session import LocalSession
@@ -132,18 +132,15 @@ def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -
         spec,
         checked_encoder(encoder, encoder.json),
         LAYOUTS[layout],
-        _limits(spec, where, dtype),
+        _limits(spec, where),
     )
 
 
-def _limits(spec: ModelSpec, device: torch.device, dtype: torch.dtype) -> Limits:
-    on_gpu = device.type == "cuda"
-    return Limits(
-        context=spec.context,
-        budget=GPU_BUDGET if on_gpu else CPU_BUDGET,
-        slots=max(arena_bytes(device) // slot_bytes(spec, dtype), 1),
-        in_flight=2 if on_gpu else 1,
-    )
+def _limits(spec: ModelSpec, device: torch.device) -> Limits:
+    """The limits beside the weights, which are loaded."""
+    if device.type == "cpu":
+        return cpu_limits(spec)
+    return gpu_limits(spec, torch.cuda.mem_get_info(device)[0])
 
 
 def _device(name: str | None) -> torch.device:

@@ -10,13 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from covey.engine.base import Engine, ModelSource
-from covey.engine.limits import (
-    CPU_ARENA_BYTES,
-    CPU_BUDGET,
-    GPU_ARENA_SHARE,
-    GPU_BUDGET,
-    GPU_RESERVE,
-)
+from covey.engine.limits import Limits, cpu_limits, gpu_limits
 from covey.engine.outlook import ByteMeasure, Measure, Outlook, TokenMeasure
 from covey.hardware.devices import has_cuda, present_device
 from covey.hardware.facts import Device
@@ -90,12 +84,10 @@ class LocalModel:
         """See `ModelSource.outlook`."""
         on_gpu = has_cuda() if self.device is None else self.device == "cuda"
         spec, device = self.spec, present_device(on_gpu)
-        costs = planned_costs(spec, on_gpu)
+        limits = _planned_limits(spec, device, on_gpu)
+        costs = planned_costs(spec, on_gpu, limits.budget)
         rates = None if device is None else read_rates(device.name, rates_key(spec, costs))
-        capacity = None
-        if device is not None:
-            room = _arena_bytes(device, spec, costs) if on_gpu else CPU_ARENA_BYTES
-            capacity = int(room // costs.kv_bytes)
+        capacity = None if device is None else limits.slots
         return Outlook(self._measure(spec), costs, device, rates, capacity)
 
     def _measure(self, spec: ModelSpec) -> Measure:
@@ -106,13 +98,16 @@ class LocalModel:
         return TokenMeasure(layout, self.encoder, spec.bos)
 
 
-def planned_costs(spec: ModelSpec, on_gpu: bool) -> ModelCosts:
-    """The unit costs of a model as `load_engine` will run it."""
+def planned_costs(spec: ModelSpec, on_gpu: bool, budget: int) -> ModelCosts:
+    """The unit costs of a model as `load_engine` will run it, in chunks of `budget` tokens."""
     if not on_gpu:
-        return costs_of(spec, WeightDtype.FLOAT32, WeightDtype.FLOAT32, CPU_BUDGET)
+        return costs_of(spec, WeightDtype.FLOAT32, WeightDtype.FLOAT32, budget)
+    return costs_of(spec, _gpu_dtype(spec), WeightDtype.BFLOAT16, budget)
+
+
+def _gpu_dtype(spec: ModelSpec) -> WeightDtype:
     fp8 = spec.weight_dtype is WeightDtype.FLOAT8
-    compute = WeightDtype.FLOAT8 if fp8 else WeightDtype.BFLOAT16
-    return costs_of(spec, compute, WeightDtype.BFLOAT16, GPU_BUDGET)
+    return WeightDtype.FLOAT8 if fp8 else WeightDtype.BFLOAT16
 
 
 def rates_key(spec: ModelSpec, costs: ModelCosts) -> str:
@@ -120,9 +115,12 @@ def rates_key(spec: ModelSpec, costs: ModelCosts) -> str:
     return f"{spec} {costs.compute.value} {costs.attention.value}"
 
 
-def _arena_bytes(device: Device, spec: ModelSpec, costs: ModelCosts) -> float:
-    weights = spec.parameters * costs.compute.bytes
-    return max(device.memory - weights - GPU_RESERVE, 0.0) * GPU_ARENA_SHARE
+def _planned_limits(spec: ModelSpec, device: Device | None, on_gpu: bool) -> Limits:
+    """What `load_engine` will find; the least where the GPU is not known."""
+    if not on_gpu:
+        return cpu_limits(spec)
+    weights = spec.parameters * _gpu_dtype(spec).bytes
+    return gpu_limits(spec, 0.0 if device is None else device.memory - weights)
 
 
 def load(source: str | Path | ModelSource) -> Engine:
