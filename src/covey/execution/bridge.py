@@ -11,15 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from covey.errors import RunError
-from covey.plan.nodes import (
-    BATCH_ROWS,
-    FIRST_ROW,
-    LAST_ROW,
-    DocumentColumn,
-    Load,
-    Prune,
-    Step,
-)
+from covey.plan.nodes import DocumentColumn, Load, Prune, Step
+from covey.plan.rows import BATCH_ROWS, FIRST_ROW, LAST_ROW
 from covey.sql.bind import in_transaction
 from covey.sql.text import quote_name
 

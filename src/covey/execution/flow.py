@@ -9,14 +9,16 @@ are resident.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from covey.errors import RunError
 from covey.execution.asking import Asking
 from covey.execution.steps import StepRunner
 from covey.plan.nodes import Ask, DocumentColumn, Flow
+from covey.plan.rows import Target
 from covey.prompts.documents import NULL_ID
 
 Ints = npt.NDArray[np.int64]
@@ -40,14 +42,16 @@ class _Batch:
 
     Attributes:
         rows: ascending row ids of the flow's source.
-        stage, ask: what they are asked, or will be asked first.
+        decided: the stages they have passed, in that order.
+        stage, ask: what they are asked, or will be asked first; no stage before it is chosen.
         whole: whether it was cut from the source, and not from another batch.
         waited: tickets under way.
         steps: asks on; gives the tickets to wait for each time.
     """
 
     rows: Ints
-    stage: int = 0
+    decided: tuple[int, ...] = ()
+    stage: int | None = None
     ask: int = 0
     whole: bool = False
     waited: frozenset[int] = frozenset()
@@ -69,6 +73,7 @@ class FlowRunner:
         self._asker = asker
         self._next_row = 0
         self._batches: list[_Batch] = []
+        self._order = list(range(len(step.stages)))
         self._anchors = {
             ask.anchor_documents
             for ask in step.asks
@@ -104,7 +109,8 @@ class FlowRunner:
             return min(total, max(2 * first, step.needed, FIRST_BATCH_OF_LIMIT))
         if step.column is None:
             return total
-        if self._row_by_row(step.stages[0].asks[0]):
+        asks = step.stages[self._order[0]].asks
+        if asks and self._row_by_row(asks[0]):
             last = self._runner.rows_within(step.column, first, BATCH_BYTES)
             return min(last, first + BATCH_ROWS)
         capacity = self._asker.capacity()
@@ -128,36 +134,59 @@ class FlowRunner:
 
     def _steps(self, batch: _Batch) -> Iterator[frozenset[int]]:
         """Ask call after call for the rows of a batch; give the tickets to wait for each time."""
-        while batch.stage < len(self._step.stages) and len(batch.rows):
+        while len(batch.rows):
+            if batch.stage is None:
+                batch.stage = next((i for i in self._order if i not in batch.decided), None)
+            if batch.stage is None:
+                break
             asks = self._step.stages[batch.stage].asks
             while batch.ask < len(asks) and len(batch.rows):
                 yield from self._ask(batch, asks[batch.ask])
                 batch.ask += 1
-            self._reject(batch)
-            batch.stage, batch.ask = batch.stage + 1, 0
+            batch.decided = (*batch.decided, batch.stage)
+            self._reject(batch, batch.stage)
+            batch.stage, batch.ask = None, 0
         self._release(batch.rows, batch.rows[:0])
 
     def _ask(self, batch: _Batch, ask: Ask) -> Iterator[frozenset[int]]:
-        later = [a for stage in self._step.stages[batch.stage :] for a in stage.asks]
+        later = [a for i in self._order if i not in batch.decided for a in self._asks(i)]
         later = later[later.index(ask) + 1 :]
         reads = float(sum(_shares(ask, other) for other in later))
         # Under a LIMIT the last call stops within a batch too: a row of the source may
         # have thousands of partners.
         piece = None if later else self._step.needed
         self._runner.set_batch(batch.rows)
-        for waited in self._runner.ask(ask, reads, piece):
+        for waited in self._runner.ask(self._written(ask, batch.decided), reads, piece):
             yield waited
             if not len(batch.rows) or (piece is not None and self._enough()):
                 return
             self._runner.set_batch(batch.rows)
 
-    def _reject(self, batch: _Batch) -> None:
-        """Take the rows out of a batch that its stage rejects."""
-        alive = self._step.stages[batch.stage].alive
-        if alive is None or not len(batch.rows):
+    def _asks(self, stage: int) -> tuple[Ask, ...]:
+        return self._step.stages[stage].asks
+
+    def _written(self, ask: Ask, decided: tuple[int, ...]) -> Ask:
+        """An ask for the rows of the batch that pass what is decided."""
+        if ask.target is None:
+            raise RunError("An ask of a flow names no rows: the plan is damaged.")
+        stop = ask.stop
+        if stop is not None and stop.target is not None:
+            stop = replace(stop, decided=self._query(stop.target, decided))
+        return replace(ask, demand=self._query(ask.target, decided), stop=stop)
+
+    def _query(self, target: Target, decided: tuple[int, ...]) -> str:
+        """The row ids of a target in rows of the batch that pass some stages."""
+        passed = [self._step.stages[i].passes for i in decided]
+        conditions = [condition for condition in passed if condition is not None]
+        return self._step.rows.query(target, conditions, self._step.source)
+
+    def _reject(self, batch: _Batch, stage: int) -> None:
+        """Take the rows out of a batch that a stage rejects."""
+        if self._step.stages[stage].passes is None or not len(batch.rows):
             return
         self._runner.set_batch(batch.rows)
-        left = np.unique(self._runner.row_ids(alive))
+        alive = self._query(Target((self._step.source,)), batch.decided)
+        left = np.sort(self._runner.row_ids(alive))
         self._release(np.setdiff1d(batch.rows, left, assume_unique=True), left)
         batch.rows = left
 
@@ -185,21 +214,22 @@ class FlowRunner:
 
     def _go_on(self, ticket: int, answered: Ints) -> None:
         """Let the rows go on that have their answers while the rest of their batch waits."""
-        ready: dict[tuple[int, int], list[Ints]] = {}
+        ready: dict[tuple[tuple[int, ...], int, int], list[Ints]] = {}
         for batch in self._batches:
-            if ticket not in batch.waited or self._asker.done(batch.waited):
+            if ticket not in batch.waited or self._asker.done(batch.waited) or batch.stage is None:
                 continue
-            ask = self._step.stages[batch.stage].asks[batch.ask]
+            ask = self._asks(batch.stage)[batch.ask]
             if not self._row_by_row(ask):
                 continue
             documents = self._documents(ask.documents[0], batch.rows)
             decided = np.isin(documents, answered[:, 0])
-            ready.setdefault((batch.stage, batch.ask + 1), []).append(batch.rows[decided])
+            place = (batch.decided, batch.stage, batch.ask + 1)
+            ready.setdefault(place, []).append(batch.rows[decided])
             batch.rows = batch.rows[~decided]
-        for (stage, place), parts in ready.items():
+        for (passed, stage, number), parts in ready.items():
             rows = np.sort(np.concatenate(parts))
             if len(rows):
-                self._add(_Batch(rows, stage, place))
+                self._add(_Batch(rows, passed, stage, number))
 
     def _enough(self) -> bool:
         needed, found = self._step.needed, self._step.found

@@ -49,6 +49,7 @@ class BlockPlanner:
         self.direct = direct
         self.guards = guards
         self.rows = BlockRows(work, block, guards)
+        self.flow: FlowPlan | None = None
 
     def plan(self) -> None:
         """Plan what can be planned; the rest has its reason in `work.on_demand`."""
@@ -60,14 +61,17 @@ class BlockPlanner:
         if not self.block.inner:
             for number in range(len(self.block.joins)):
                 self._ask_join(number)
-        flow = FlowPlan(self.rows)
+        flow = self.flow = FlowPlan(self.rows) if self.block.inner else None
+        demand = self.rows.demand if flow is None else flow.demand
         for condition in self.rows.wanted:
-            if self._try(condition, Context.TRUTH, self.rows.demand, self._semi_join):
+            if self._try(condition, Context.TRUTH, demand, self._semi_join):
                 self.rows.asked.append(condition)
-                flow.stage()
+                if flow is not None:
+                    flow.stage(condition)
         if self._plans_outputs():
             self._ask_outputs()
-        flow.close()
+        if flow is not None:
+            flow.close()
         if can_prune(self.rows, self.direct):
             plan_prune(self.rows)
 
@@ -112,7 +116,7 @@ class BlockPlanner:
             return False
 
     def _semi_join(self, leaf: Expr, texts: list[str]) -> None:
-        plan_semi_join(self.rows, leaf, texts)
+        plan_semi_join(self.rows, self.flow, leaf, texts)
 
     def _ask_join(self, number: int) -> None:
         """Ask for the calls in the ON of one join, when some join of the block is no inner one."""
@@ -142,9 +146,10 @@ class BlockPlanner:
                 self._try(expr, Context.VALUE, self._output_demand, _refuse)
 
     def _output_demand(self, texts: list[str]) -> Demand:
+        if self.flow is not None:
+            return self.flow.output(texts)
         span, where = self.block.from_span, self.block.clauses.get("WHERE")
-        conditions = [self.rows.batch] if self.rows.batch is not None else []
-        conditions += [self.work.edited.render(where)] if where is not None else []
+        conditions = [self.work.edited.render(where)] if where is not None else []
         relations = self.work.edited.render(span)
         return Demand(self.work, self.block, relations, [*conditions, *texts])
 

@@ -11,6 +11,7 @@ from covey.logical.blocks import Block
 from covey.logical.calls import AICall
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.plan.nodes import Ask, DocumentColumn, Stop
+from covey.plan.rows import Target
 from covey.sql.from_clause import NotPlanned
 from covey.sql.text import Span, quote_name
 
@@ -49,8 +50,8 @@ class Demand:
             f" WHERE {where}" if where else ""
         )
 
-    def distinct(self, sources: list[LoadedSource]) -> str:
-        """The distinct row ids of some sources.
+    def rows_of(self, sources: Sequence[LoadedSource]) -> tuple[str, Target | None]:
+        """The distinct row ids of some sources, as a query; for a `Flow` also in any order.
 
         Raises:
             NotPlanned: DuckDB refuses the query.
@@ -60,7 +61,7 @@ class Demand:
         query = self.query(f"DISTINCT {row_ids}")
         if self.work.binder.columns(query) is None:
             raise NotPlanned("its rows depend on what stands outside its block")
-        return query
+        return query, None
 
     def ask(self, call: AICall, loaded: list[LoadedSource]) -> None:
         """Add an ask step for the rows, and key the call by row ids.
@@ -75,13 +76,13 @@ class Demand:
         """
         places = [locate(self.work, span, loaded) for span in call.arguments]
         sources = list(dict.fromkeys([*self.decided, *(source for source, _ in places)]))
-        query = self.distinct(sources)
+        query, target = self.rows_of(sources)
         keys = tuple(sources.index(source) for source, _ in places)
         anchor = call.question.anchor
         written = self.work.edited.text[slice(*call.span)]
         documents = tuple(column for _, column in places)
         lookup = self.work.row_lookup(call, documents, keys)
-        ask = Ask(call.index, lookup, documents, keys, query, written, anchor)
+        ask = Ask(call.index, lookup, documents, keys, query, written, anchor, target=target)
         row_ids = ", ".join(source.row_id for source in sources) or "0"
         self.work.steps.append(ask)
         self.work.edited.replace(call.span, f"{self.work.calls[lookup].row_lookup}({row_ids})")
@@ -93,7 +94,7 @@ class Demand:
         Raises:
             NotPlanned: DuckDB refuses the query for them.
         """
-        stop = Stop(len(self.decided), self.distinct(list(self.decided)))
+        stop = Stop(len(self.decided), *self.rows_of(self.decided))
         last = self.work.steps[-1]
         if isinstance(last, Ask):
             self.work.steps[-1] = replace(last, stop=stop)

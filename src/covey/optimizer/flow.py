@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from covey.optimizer.demand import locate
+from collections.abc import Iterable, Sequence
+
+from covey.logical.blocks import Expr
+from covey.optimizer.demand import Demand, locate
 from covey.optimizer.limit import enough_rows
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import LoadedSource
-from covey.plan.nodes import BATCH_ROWS, FIRST_ROW, LAST_ROW, Ask, Flow, Stage, Step
+from covey.plan.nodes import Ask, Flow, Stage, Step
+from covey.plan.rows import Condition, JoinRows, Relation, Target
 from covey.sql.from_clause import NotPlanned
 
 
 class FlowPlan:
-    """The batches of one block, opened before its calls are asked and closed behind them.
+    """The stages of one block, opened before its calls are asked and closed behind them.
 
     Only where all joins of the block are inner: elsewhere a row may need partners of
     every batch. The batches are cut along the source that gives most anchors, since
@@ -25,28 +29,46 @@ class FlowPlan:
         self._rows = rows
         self._first = self._staged = len(rows.work.steps)
         self._stages: list[Stage] = []
+        self._sources = list(rows.loaded)
         self._needed = enough_rows(rows)
-        self._source = _anchor_source(rows) if rows.block.inner else None
-        if self._source is not None:
-            row_id = self._source.row_id
-            rows.batch = (
-                f"{row_id} BETWEEN getvariable('{FIRST_ROW}') AND getvariable('{LAST_ROW}') "
-                f"AND {row_id} IN (SELECT unnest(getvariable('{BATCH_ROWS}')))"
-            )
+        self._prefix = rows.work.with_clause(rows.block)
+        self._free = [self._condition(text) for text in rows.conditions()]
 
-    def stage(self) -> None:
-        """Let the asks since the last stage be one more, behind whose condition rows are gone."""
-        if self._source is None:
-            return
-        asks = self._take()
-        if asks:
-            self._stages.append(Stage(asks, self._rows.demand().distinct([self._source])))
+    @property
+    def _decided(self) -> list[Condition]:
+        return [stage.passes for stage in self._stages if stage.passes is not None]
 
-    def _take(self) -> tuple[Ask, ...]:
-        """The asks since the last stage."""
-        steps = self._rows.work.steps
-        first, self._staged = self._staged, len(steps)
-        return tuple(step for step in steps[first:] if isinstance(step, Ask))
+    @property
+    def _graph(self) -> JoinRows:
+        relations = tuple(Relation(s.load.table, s.alias) for s in self._sources)
+        return JoinRows(self._prefix, relations, len(self._rows.loaded), tuple(self._free))
+
+    def demand(self, texts: Sequence[str]) -> Demand:
+        """The rows that pass all conditions so far, and `texts`."""
+        return _FlowDemand(self, [self._condition(text) for text in texts])
+
+    def pairs(self, inner: BlockRows, texts: Sequence[str]) -> Demand:
+        """The rows of the block with the rows of a subquery that may match them."""
+        for source in inner.loaded:
+            if source not in self._sources:
+                self._sources.append(source)
+        own = frozenset(self._sources.index(source) for source in inner.loaded)
+        among = [*range(len(self._rows.loaded)), *sorted(own)]
+        conditions = [self._condition(t, among) for t in (*inner.conditions(), *texts)]
+        read = [self._condition(inner.render(c), among) for c in inner.block.conditions]
+        touched = frozenset[int]().union(*(c.sources for c in (*conditions, *read))) - own
+        decided = [s for i, s in enumerate(self._rows.loaded) if i in touched]
+        return _FlowDemand(self, conditions, own, decided or self._rows.loaded[:1])
+
+    def output(self, texts: Sequence[str]) -> Demand:
+        """The rows that pass all conditions, those on demand included, and `texts`."""
+        missing = [c for c in self._rows.wanted if c not in self._rows.asked]
+        return self.demand([*(self._rows.render(c) for c in missing), *texts])
+
+    def stage(self, condition: Expr) -> None:
+        """Let the asks since the last stage be one more, that of a condition."""
+        passes = self._condition(self._rows.render(condition))
+        self._stages.append(Stage(self._take(), passes))
 
     def close(self) -> None:
         """Gather the asks since the opening into one step."""
@@ -54,9 +76,8 @@ class FlowPlan:
         outputs = self._take()
         if outputs:
             self._stages.append(Stage(outputs, None))
-        rows.batch = None
         asks = tuple(ask for stage in self._stages for ask in stage.asks)
-        if self._source is None or not asks:
+        if not asks:
             return
         others: list[Step] = [s for s in steps[self._first :] if not isinstance(s, Ask)]
         found = None
@@ -65,10 +86,73 @@ class FlowPlan:
         if self._needed is not None and len(rows.asked) == len(rows.wanted):
             found = f"SELECT count(*) FROM ({rows.demand().query('1')} LIMIT {self._needed})"
         needed = None if found is None else self._needed
-        table = self._source.load.table
+        source = rows.loaded.index(_anchor_source(rows))
+        table = rows.loaded[source].load.table
         columns = [column for ask in asks for column in ask.documents if column.table == table]
-        flow = Flow(tuple(self._stages), table, columns[0] if columns else None, needed, found)
+        column = columns[0] if columns else None
+        flow = Flow(tuple(self._stages), self._graph, source, column, needed, found)
         steps[self._first :] = [*others, flow]
+
+    def rows_of(
+        self,
+        sources: Iterable[LoadedSource],
+        conditions: Sequence[Condition],
+        inner: frozenset[int],
+    ) -> tuple[str, Target]:
+        """The rows of some sources, as a query in the order of the plan and for any order.
+
+        Raises:
+            NotPlanned: DuckDB refuses the query.
+        """
+        places = tuple(self._sources.index(source) for source in sources)
+        target = Target(places, tuple(conditions), inner)
+        query = self._graph.query(target, self._decided)
+        if self._rows.work.binder.columns(query) is None:
+            raise NotPlanned("its rows depend on what stands outside its block")
+        return query, target
+
+    def _take(self) -> tuple[Ask, ...]:
+        """The asks since the last stage."""
+        steps = self._rows.work.steps
+        first, self._staged = self._staged, len(steps)
+        return tuple(step for step in steps[first:] if isinstance(step, Ask))
+
+    def _condition(self, text: str, among: Sequence[int] | None = None) -> Condition:
+        """A condition with the sources that it does not bind without."""
+        needed = list(range(len(self._rows.loaded)) if among is None else among)
+        for source in list(needed):
+            others = [self._sources[i] for i in needed if i != source]
+            relations = ", ".join(f"{s.load.table} AS {s.alias}" for s in others)
+            query = f"{self._prefix}SELECT ({text})" + (f" FROM {relations}" if others else "")
+            if self._rows.work.binder.columns(query) is not None:
+                needed.remove(source)
+        return Condition(text, frozenset(needed))
+
+
+class _FlowDemand(Demand):
+    """A demand that is written anew for what is decided when it is asked.
+
+    Args:
+        flow: whose rows it names.
+        conditions: what must hold beside the conditions of the block.
+        inner: the sources of a subquery that belong to it.
+        decided: see `Demand`.
+    """
+
+    def __init__(
+        self,
+        flow: FlowPlan,
+        conditions: Sequence[Condition],
+        inner: frozenset[int] = frozenset(),
+        decided: Sequence[LoadedSource] = (),
+    ) -> None:
+        super().__init__(flow._rows.work, flow._rows.block, "", [], decided)
+        self._flow = flow
+        self._conditions = conditions
+        self._inner = inner
+
+    def rows_of(self, sources: Sequence[LoadedSource]) -> tuple[str, Target | None]:
+        return self._flow.rows_of(sources, self._conditions, self._inner)
 
 
 def _anchor_source(rows: BlockRows) -> LoadedSource:

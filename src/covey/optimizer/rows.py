@@ -24,7 +24,6 @@ class BlockRows:
         loaded: the loaded sources, in the order of FROM.
         free: the conditions that need no model, or no more.
         asked: the conditions whose calls are all asked.
-        batch: confines a source to the batch of a `Flow` step.
     """
 
     def __init__(self, work: Workspace, block: Block, guards: Guards) -> None:
@@ -34,7 +33,6 @@ class BlockRows:
         self.loaded: list[LoadedSource] = []
         self.free = [c for c in block.conditions if c.calls <= work.planned]
         self.asked: list[Expr] = []
-        self.batch: str | None = None
         self._pushed: set[Span] = set()
 
     @property
@@ -71,9 +69,7 @@ class BlockRows:
 
     def demand(self, texts: Sequence[str] = ()) -> Demand:
         """The rows that pass all conditions so far, and `texts`."""
-        batch = [self.batch] if self.batch is not None else []
-        conditions = [*batch, *self.conditions(), *texts]
-        return Demand(self.work, self.block, self.relations(), conditions)
+        return Demand(self.work, self.block, self.relations(), [*self.conditions(), *texts])
 
     def relations(self) -> str:
         """FROM; where all its joins are inner, without the conditions that need answers."""

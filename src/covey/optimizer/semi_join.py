@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from covey.logical.blocks import Block, Expr
 from covey.optimizer.demand import Demand
+from covey.optimizer.flow import FlowPlan
 from covey.optimizer.nulls import reject_unanswered
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import Workspace
@@ -12,7 +13,7 @@ from covey.sql.from_clause import NotPlanned
 _ALLOWED = {"SELECT", "FROM", "WHERE"}
 
 
-def plan_semi_join(outer: BlockRows, leaf: Expr, texts: list[str]) -> None:
+def plan_semi_join(outer: BlockRows, flow: FlowPlan | None, leaf: Expr, texts: list[str]) -> None:
     """Plan the calls of one EXISTS inside a condition of the outer block.
 
     The subquery's sources are loaded and joined to the outer FROM, so that its calls
@@ -21,6 +22,7 @@ def plan_semi_join(outer: BlockRows, leaf: Expr, texts: list[str]) -> None:
 
     Args:
         outer: the block around it, its sources loaded.
+        flow: its stages; None where it has outer joins.
         leaf: the EXISTS.
         texts: what must hold of an outer row for the EXISTS to matter, as SQL.
 
@@ -47,11 +49,11 @@ def plan_semi_join(outer: BlockRows, leaf: Expr, texts: list[str]) -> None:
             inner.asked.append(items[number - 1][0])
         if not isinstance(item, int):
             raise NotPlanned("it stands in a subquery of a subquery")
-        demand = _pairs(outer, inner, [*texts, *inner.path(condition, item)])
+        demand = _pairs(outer, flow, inner, [*texts, *inner.path(condition, item)])
         demand.ask(work.calls[item], [*outer.loaded, *inner.loaded])
     inner.asked = inner.wanted
     if reject_unanswered(inner.wanted, work.calls, work.tokens):
-        _pairs(outer, inner, texts).stop_last_ask()
+        _pairs(outer, flow, inner, texts).stop_last_ask()
 
 
 def exists_block(leaf: Expr, work: Workspace) -> Block | None:
@@ -66,9 +68,10 @@ def exists_block(leaf: Expr, work: Workspace) -> Block | None:
     return None
 
 
-def _pairs(outer: BlockRows, inner: BlockRows, texts: list[str]) -> Demand:
+def _pairs(outer: BlockRows, flow: FlowPlan | None, inner: BlockRows, texts: list[str]) -> Demand:
     """Rows of the outer block with the rows of the subquery that may match them."""
-    batch = [outer.batch] if outer.batch is not None else []
-    conditions = [*batch, *outer.conditions(), *inner.conditions(), *texts]
+    if flow is not None:
+        return flow.pairs(inner, texts)
+    conditions = [*outer.conditions(), *inner.conditions(), *texts]
     relations = f"{outer.relations()}, {inner.relations()}"
     return Demand(outer.work, outer.block, relations, conditions, outer.loaded)

@@ -11,11 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from covey.logical.calls import AICall
-
-# DuckDB variables that hold the row ids of a `Flow` step's batch: the first, the last, all.
-FIRST_ROW = "covey_first_row"
-LAST_ROW = "covey_last_row"
-BATCH_ROWS = "covey_batch_rows"
+from covey.plan.rows import Condition, JoinRows, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +52,12 @@ class Stop:
     Attributes:
         keys: the first `keys` columns of the demand name the row that is decided.
         decided: query for the rows that are, in the same columns.
+        target: in a `Flow`, the rows that are, once its condition is among the decided.
     """
 
     keys: int
     decided: str
+    target: Target | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +74,7 @@ class Ask:
         condition: the call as the user wrote it.
         anchor: which argument comes first in the prompt.
         stop: when the partners of a row need not all be asked.
+        target: in a `Flow`, the rows that need it, whatever was decided before.
     """
 
     call: int
@@ -86,6 +85,7 @@ class Ask:
     condition: str
     anchor: int = 0
     stop: Stop | None = None
+    target: Target | None = None
 
     @property
     def anchor_documents(self) -> DocumentColumn | None:
@@ -95,16 +95,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What a batch of rows goes through at a time: one condition, or an output.
+    """A condition that needs the model, or an output.
 
     Attributes:
-        asks: asked in order for each batch; their demands are confined to the batch.
-        alive: query for the row ids of the batch that pass all conditions so far; None
-            where this stage rejects no row.
+        asks: in order; the later ones depend on the answers to the others.
+        passes: the condition, once its calls are answered; None of an output.
     """
 
     asks: tuple[Ask, ...]
-    alive: str | None
+    passes: Condition | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +111,13 @@ class Flow:
     """Ask several calls batch by batch, so that a batch passes from one to the next.
 
     The keys and values of a batch's documents stay with the model meanwhile, and where
-    LIMIT has enough rows the rest is never asked.
+    LIMIT has enough rows the rest is never asked. Stages that are conditions may be taken
+    in any order: demands are written anew from `rows` for what is decided by then.
 
     Attributes:
-        stages: in the order in which a batch goes through them.
-        table: the loaded source that is cut into batches.
+        stages: conditions in the order of the plan, then outputs.
+        rows: the sources, and what needs no model.
+        source: the one that is cut into batches, as a position in `rows.relations`.
         column: the documents whose length counts; None where all rows are one batch.
         needed: rows that are enough, LIMIT plus OFFSET; None for all.
         found: query for the number of result rows so far, at most `needed`; None where
@@ -124,10 +125,16 @@ class Flow:
     """
 
     stages: tuple[Stage, ...]
-    table: str
+    rows: JoinRows
+    source: int
     column: DocumentColumn | None
     needed: int | None = None
     found: str | None = None
+
+    @property
+    def table(self) -> str:
+        """The loaded source that is cut into batches."""
+        return self.rows.relations[self.source].table
 
     @property
     def asks(self) -> tuple[Ask, ...]:

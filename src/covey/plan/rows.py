@@ -1,0 +1,146 @@
+"""The rows of a block whose joins are all inner, as queries in whatever order it is asked.
+
+Conditions commute, so that what rows a call is asked for depends only on which conditions
+are decided by then. Sources that a query is not about are looked at by EXISTS, one inside
+the other along the joins: a semi-join reduction, so that no query enumerates the pairs of
+sources that it does not name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+# DuckDB variables that hold the row ids of a batch: the first, the last, all.
+FIRST_ROW = "covey_first_row"
+LAST_ROW = "covey_last_row"
+BATCH_ROWS = "covey_batch_rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition as SQL.
+
+    Attributes:
+        text: may name the aliases of `sources`.
+        sources: positions in `JoinRows.relations`.
+    """
+
+    text: str
+    sources: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A loaded source: its temporary table and the quoted name its columns go by."""
+
+    table: str
+    alias: str
+
+    @property
+    def row_id(self) -> str:
+        return f"{self.alias}.rowid"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which rows a query is for.
+
+    Attributes:
+        sources: whose row ids it gives, in this order.
+        conditions: what must hold beside the conditions decided by then.
+        inner: sources of a subquery that belong to it.
+    """
+
+    sources: tuple[int, ...]
+    conditions: tuple[Condition, ...] = ()
+    inner: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRows:
+    """Sources, and the conditions between them that need no model.
+
+    Attributes:
+        prefix: the WITH clause that conditions may need, or "".
+        relations: the sources of FROM, then those of its subqueries.
+        outer: how many of them are in FROM.
+        conditions: that need no model, or no more.
+    """
+
+    prefix: str
+    relations: tuple[Relation, ...]
+    outer: int
+    conditions: tuple[Condition, ...]
+
+    def query(
+        self, target: Target, decided: Iterable[Condition], batched: int | None = None
+    ) -> str:
+        """The distinct row ids of the target's sources in rows that pass some conditions.
+
+        Args:
+            target: what is asked for.
+            decided: conditions whose answers are there.
+            batched: the source that is confined to the batch in DuckDB's variables.
+        """
+        conditions = [*self.conditions, *decided, *target.conditions]
+        seen = frozenset(target.sources)
+        rest = (frozenset(range(self.outer)) | target.inner) - seen
+        where = self._where(seen, rest, conditions, batched)
+        columns = ", ".join(self.relations[i].row_id for i in target.sources) or "0"
+        query = f"{self.prefix}SELECT {columns}"
+        if seen:
+            query += f" FROM {self._from(target.sources, batched)}"
+        return query + (f" WHERE {' AND '.join(where)}" if where else "")
+
+    def _where(
+        self,
+        seen: frozenset[int],
+        rest: frozenset[int],
+        conditions: Sequence[Condition],
+        batched: int | None,
+    ) -> list[str]:
+        """What must hold of rows of the sources in sight, given those that are not."""
+        texts = [f"({c.text})" for c in conditions if c.sources <= seen]
+        open_ones = [c for c in conditions if not c.sources <= seen]
+        for part in _components(rest, open_ones):
+            own = [c for c in open_ones if c.sources & part]
+            doors = frozenset(i for c in own if c.sources & seen for i in c.sources & part)
+            # Through one door the rest follows step by step; through several at once.
+            first = doors if len(doors) == 1 else part if doors else frozenset([min(part)])
+            inner = self._where(seen | first, part - first, own, batched)
+            query = f"SELECT 1 FROM {self._from(sorted(first), batched)}"
+            texts.append(f"EXISTS ({query}{' WHERE ' if inner else ''}{' AND '.join(inner)})")
+        return texts
+
+    def _from(self, sources: Sequence[int], batched: int | None) -> str:
+        parts = []
+        for i in sources:
+            relation = self.relations[i]
+            text = relation.table
+            if i == batched:
+                # Bounds let DuckDB skip the rest of a large source. As a subquery of its
+                # own the batch is cut before anything is joined to it.
+                text = (
+                    f"(SELECT *, rowid FROM {text} WHERE rowid BETWEEN "
+                    f"getvariable('{FIRST_ROW}') AND getvariable('{LAST_ROW}') "
+                    f"AND rowid IN (SELECT unnest(getvariable('{BATCH_ROWS}'))))"
+                )
+            parts.append(f"{text} AS {relation.alias}")
+        return ", ".join(parts)
+
+
+def _components(sources: frozenset[int], conditions: Sequence[Condition]) -> list[frozenset[int]]:
+    """The sources in groups that no condition connects."""
+    left, found = set(sources), []
+    while left:
+        group = {min(left)}
+        while True:
+            near = [c.sources & sources for c in conditions if c.sources & group]
+            grown = group.union(*near)
+            if grown == group:
+                break
+            group = grown
+        found.append(frozenset(group))
+        left -= group
+    return found
