@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from covey.engine.base import Counters, PromptBatch
+from covey.engine.labels import Wanted
 from covey.engine.limits import Limits
 from covey.engine.runtime import Floats
 from covey.engine.session import LocalSession
@@ -57,8 +58,8 @@ class Nothing:
 
     answers: int = 0
 
-    def launch(self, chunk: Chunk) -> Nothing:
-        return Nothing(len(chunk.answers))
+    def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Nothing:
+        return Nothing(len(chunk.answers) + (0 if wanted is None else len(wanted.answers)))
 
     def result(self) -> tuple[Floats, float]:
         return np.zeros(self.answers), 0.0

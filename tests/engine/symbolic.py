@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from covey.engine.labels import Wanted
 from covey.engine.runtime import Floats
 from covey.kernels.base import Chunk
 from covey.prompts.layout import Layout
@@ -31,8 +32,11 @@ LAYOUT = Layout(
     judge_alone="!",
     classify="c",
     classify_alone="C",
+    each="e",
     categories=":",
+    category=";",
     bullet="-",
+    letter=".",
     label_prefix=" ",
     above="it",
     cue="=",
@@ -56,6 +60,11 @@ class CharEncoder:
 def margin(prompt: Sequence[int]) -> float:
     """A number that tells prompts apart."""
     return float(zlib.crc32(np.array(prompt, dtype=np.int32).tobytes()))
+
+
+def logit(prompt: Sequence[int], token: int) -> float:
+    """A number for a token behind a prompt, in no order."""
+    return margin([*prompt, token]) % 997 / 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +98,7 @@ class SymbolicRunner:
         self._slots: list[tuple[int, int] | None] = [None] * slots
         self._prompts: dict[tuple[int, int], Prompt] = {}
 
-    def launch(self, chunk: Chunk) -> Found:
+    def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Found:
         number = len(self.chunks)
         if number == self._fail_at:
             raise ZeroDivisionError("the kernel fails")
@@ -104,7 +113,12 @@ class SymbolicRunner:
             self._prompts[number, row] = self._prompt(chunk, number, row, seen[row])
             self.computed.append(self._prompts[number, row])
         self.answered.append([self._prompts[number, row] for row in chunk.answers.tolist()])
-        return Found(np.array([margin(prompt) for prompt in self.answered[-1]]))
+        found = [margin(prompt) for prompt in self.answered[-1]]
+        if wanted is not None:
+            tokens = wanted.tokens[wanted.columns].tolist()
+            prompts = [self.answered[-1][i] for i in wanted.answers.tolist()]
+            found += [logit(*each) for each in zip(prompts, tokens, strict=True)]
+        return Found(np.array(found))
 
     def _seen(self, chunk: Chunk, row: int) -> list[int]:
         """The arena slots a row sees."""

@@ -14,12 +14,12 @@ from covey.engine import load
 from covey.engine.base import Answers, Engine, PromptBatch
 from covey.engine.loaded import LoadedEngine
 from covey.engine.readout import answer_tokens, margins
-from covey.errors import InputError, RunError, UnsupportedError
+from covey.errors import InputError, RunError
 from covey.models.files import ModelFiles
 from covey.models.tokenizer import TextEncoder
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import RAW_V1
-from covey.prompts.question import Label, Question, QuestionKind
+from covey.prompts.question import Question, QuestionKind
 from models.tiny import make_model, plain_logits, write_folder
 
 REFUND = Question(QuestionKind.JUDGE, "Does the customer ask for a refund? {0}", 1)
@@ -213,14 +213,6 @@ def test_ids_that_are_no_documents_are_refused(engine: Engine, ids: np.ndarray) 
     documents.add(["only one"])
     with engine.session(documents) as session, pytest.raises(InputError):
         session.submit(PromptBatch(REFUND, ids))
-
-
-def test_classification_is_refused_for_now(engine: Engine) -> None:
-    question = Question(QuestionKind.CLASSIFY, "", 1, (Label("a"), Label("b")))
-    documents = DocumentStore()
-    ids = documents.add(["x"])
-    with engine.session(documents) as session, pytest.raises(UnsupportedError, match="CLASSIFY"):
-        session.submit(PromptBatch(question, ids[:, None]))
 
 
 def test_prompts_begin_with_the_bos_of_the_tokenizer(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_classification_lists_its_categories_behind_the_question() -> None:
         "Answer with exactly one of the categories below for the following question: "
         "What is the tone?\n\nCategories:\n- good\n- bad: a complaint\nANSWER:"
     )
-    assert RAW_V1.label_text(LABELS[1]) == " bad"
+    assert RAW_V1.answers(question) == (" good", " bad")
 
 
 @pytest.mark.parametrize("template", ["", "{0}"])

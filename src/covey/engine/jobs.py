@@ -35,6 +35,10 @@ class Rows:
         count = self.offsets[prompts + 1] - first
         return self.rows[ranges(first, count)], np.repeat(np.arange(len(prompts)), count)
 
+    def first(self, prompts: Int64) -> Int64:
+        """One row of each of some prompts."""
+        return self.rows[prompts if self.offsets is None else self.offsets[prompts]]
+
 
 def rows_by_prompt(prompt: Int64, rows: Int64, prompts: int) -> Rows:
     """Turn the prompt of each row round; every prompt has a row."""

@@ -37,7 +37,8 @@ class Pairs:
         rows: (n,) int64, rows of the batch.
         anchors: (a,) int64 document ids.
         anchor_of: (n,) int64 into `anchors`.
-        partners: (p, partners of the question) int64 document ids.
+        partners: (p, partners of the question) int64 document ids; once rows have their
+            probes a last column, the probe.
         partner_of: (n,) int64 into `partners`.
     """
 
@@ -109,27 +110,42 @@ class JobPlanner:
         return found
 
     def jobs(
-        self, ticket: int, reads: float, asked: QuestionTokens, pairs: Pairs, failed: Int64
+        self,
+        ticket: int,
+        reads: float,
+        asked: QuestionTokens,
+        pairs: Pairs,
+        failed: Int64,
+        nodes: Int64 | None = None,
     ) -> Iterator[Job]:
-        """The jobs of a batch's pairs, those of failed rows left out."""
+        """The jobs of a batch's pairs, those of failed rows left out.
+
+        Args:
+            nodes: the one probe that each row is asked, of a question that has several;
+                None for all. The rows of jobs are then row * probes + probe.
+        """
         if asked.anchor is None:
             if not len(failed) and len(pairs.rows):
-                yield self._alone(ticket, asked, pairs.rows)
+                yield self._alone(ticket, asked, _probed(pairs, asked, nodes))
             return
         queued = pairs.anchors
         if len(failed):
+            if nodes is not None:
+                nodes = nodes[~np.isin(pairs.rows, failed)]
             pairs = pairs.without(failed)
         if not len(pairs.rows):
             self._reads.drop(queued)
             return
+        pairs = _probed(pairs, asked, nodes)
         suffixes = suffix_tokens(asked, pairs.partners, self._documents)
-        room = len(asked.opening) + len(asked.frame) + 2 * int(suffixes.lengths.max())
+        room = len(asked.opening) + len(asked.head) + len(asked.frame)
+        room += 2 * int(suffixes.lengths.max())
         fits = self._documents.lengths(pairs.anchors) + room <= self._limits.slots
         self._reads.drop(np.setdiff1d(queued, pairs.anchors[fits], assume_unique=True))
         if fits.any():
             fitting = pairs.of_anchors(fits)
             tree = build_trie(suffixes)
-            totals = np.cumsum(self._documents.lengths(fitting.anchors))
+            totals = np.cumsum(self._documents.lengths(fitting.anchors) + len(asked.head))
             slices = (totals - 1) // self._limits.job_tokens
             for number in np.unique(slices).tolist():
                 part = fitting.of_anchors(slices == number)
@@ -185,11 +201,11 @@ class JobPlanner:
             minimum=minimum,
         )
 
-    def _alone(self, ticket: int, asked: QuestionTokens, rows: Int64) -> Job:
+    def _alone(self, ticket: int, asked: QuestionTokens, pairs: Pairs) -> Job:
         """The one prompt of a question without documents."""
-        (tail,) = (piece for piece in asked.suffix if not isinstance(piece, int))
-        forest = ask_all(build_trie(literal(asked.opening)), build_trie(literal(tail)))
-        return _whole_job(ticket, forest, rows, np.zeros_like(rows), np.array([asked.fixed]))
+        suffixes = suffix_tokens(asked, pairs.partners, self._documents)
+        forest = ask_all(build_trie(literal(asked.opening)), build_trie(suffixes))
+        return _whole_job(ticket, forest, pairs.rows, pairs.partner_of, np.array([forest.size]))
 
     def _whole(
         self, ticket: int, asked: QuestionTokens, pairs: Pairs, suffixes: Tokens
@@ -223,9 +239,8 @@ class JobPlanner:
         return build_trie(concatenate([(literal(asked.opening), first), (stem, first)]))
 
 
-def pairs_of(batch: PromptBatch, asked: QuestionTokens) -> Pairs:
-    """Name the distinct anchors and partners of a batch."""
-    ids, rows = batch.documents, np.arange(len(batch.documents), dtype=np.int64)
+def pairs_of(ids: Int64, rows: Int64, asked: QuestionTokens) -> Pairs:
+    """Name the distinct anchors and partners of some rows, (n, arity) document ids."""
     none = np.empty(0, dtype=np.int64)
     anchors, anchor_of = (
         (none, none) if asked.anchor is None else distinct_ids(ids[:, asked.anchor])
@@ -240,6 +255,29 @@ def pairs_of(batch: PromptBatch, asked: QuestionTokens) -> Pairs:
         partners, partner_of = np.unique(ids[:, places], axis=0, return_inverse=True)
         partner_of = partner_of.reshape(-1)
     return Pairs(rows, anchors, anchor_of, partners, partner_of)
+
+
+def _probed(pairs: Pairs, asked: QuestionTokens, nodes: Int64 | None) -> Pairs:
+    """The rows of some pairs with all their probes, or each with one."""
+    if asked.probes is None:
+        return pairs
+    count = len(asked.probes)
+    if nodes is None:
+        every = np.arange(count, dtype=np.int64)
+        anchor_of = np.repeat(pairs.anchor_of, count) if len(pairs.anchor_of) else every[:0]
+        return Pairs(
+            (pairs.rows[:, None] * count + every).reshape(-1),
+            pairs.anchors,
+            anchor_of,
+            np.column_stack(
+                [np.repeat(pairs.partners, count, axis=0), np.tile(every, len(pairs.partners))]
+            ),
+            (pairs.partner_of[:, None] * count + every).reshape(-1),
+        )
+    found, partner_of = distinct_ids(pairs.partner_of * count + nodes)
+    partners = np.column_stack([pairs.partners[found // count], found % count])
+    rows = pairs.rows * count + nodes
+    return Pairs(rows, pairs.anchors, pairs.anchor_of, partners, partner_of)
 
 
 def distinct_ids(ids: Int64) -> tuple[Int64, Int64]:

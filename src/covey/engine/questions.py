@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from covey.engine.labels import LabelTree, build_tree
+from covey.errors import InputError
 from covey.prompts.forest import concatenate
-from covey.prompts.forest.ragged import Int64
-from covey.prompts.layout import Layout, Role
-from covey.prompts.question import Question, QuestionKind
+from covey.prompts.forest.ragged import Int64, offsets_of
+from covey.prompts.layout import Layout, Part, Role
+from covey.prompts.question import Method, Question, QuestionKind
 from covey.prompts.tokens import DocumentTokens, Encoder, Int32, Tokens
 
 _PROBES = ("a", "b")
+_END = "\n"
+
+# What a further request costs besides its tokens, in tokens: its share of packing, of the
+# attention over a prompt that is read again, and of waiting for the chunk before.
+_REQUEST = 8
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionTokens:
-    """A question's prompts: opening + anchor + frame + suffix.
+    """A question's prompts: opening + head + anchor + frame + suffix + probe.
 
     Attributes:
         anchor: index of the anchor, None for a question without documents.
         opening: (o,) int32, equal for all questions that have documents.
+        head: (h,) int32, the examples: what follows the opening in all prompts.
         frame: (f,) int32, what follows the anchor before anything varies.
         suffix: the pieces behind it: literal tokens, or the index of a partner.
+        probes: what a row is asked behind its suffix, one answer each: the nodes of
+            `tree`, or a question about each label. None for one answer at the suffix's end.
+        tree: the labels of a classification.
+        stepwise: whether only some probes of a row are asked, one after the other.
     """
 
     anchor: int | None
     opening: Int32
+    head: Int32
     frame: Int32
     suffix: tuple[Int32 | int, ...]
+    probes: Tokens | None = None
+    tree: LabelTree | None = None
+    stepwise: bool = False
 
     @property
     def partners(self) -> list[int]:
@@ -38,9 +55,10 @@ class QuestionTokens:
 
     @property
     def fixed(self) -> int:
-        """Tokens of a prompt that are no document's."""
+        """Tokens of the longest prompt that are no document's."""
         literal = sum(len(piece) for piece in self.suffix if not isinstance(piece, int))
-        return len(self.opening) + len(self.frame) + literal
+        longest = 0 if self.probes is None else int(self.probes.lengths.max())
+        return len(self.opening) + len(self.head) + len(self.frame) + literal + longest
 
 
 class QuestionEncoder:
@@ -68,15 +86,33 @@ class QuestionEncoder:
         self._judged = tails[0][: _common(*tails)]
 
     def encode(self, question: Question) -> QuestionTokens:
-        """The tokens of a question's prompts."""
+        """The tokens of a question's prompts.
+
+        Raises:
+            InputError: its labels cannot be told apart, or by one letter each.
+        """
         parts = self._layout.parts(question)
+        tree = self._tree(question) if question.kind is QuestionKind.CLASSIFY else None
+        probes = self._probes(question, tree)
+        stepwise = tree is not None and self._is_stepwise(question, tree)
         if question.arity == 0:
             tail = self._ids([], *(part.text for part in parts))
-            return QuestionTokens(None, self._ids(self._bos), self._ids([]), (tail,))
+            opening, none = self._ids(self._bos), self._ids([])
+            return QuestionTokens(None, opening, none, none, (tail,), probes, tree, stepwise)
         first = next(i for i, part in enumerate(parts) if part.role is Role.DOCUMENT)
+        head = self._ids([], *(p.text for p in parts[:first] if p.role is Role.EXAMPLES))
+        frame, suffix = self._behind(question, parts[first + 1 :], stepwise)
+        return QuestionTokens(
+            question.anchor, self.opening, head, frame, suffix, probes, tree, stepwise
+        )
+
+    def _behind(
+        self, question: Question, parts: Sequence[Part], stepwise: bool
+    ) -> tuple[Int32, tuple[Int32 | int, ...]]:
+        """Frame and suffix: what stands behind the anchor."""
         frame: list[int] = []
         suffix: list[Int32 | int] = []
-        for part in parts[first + 1 :]:
+        for part in parts:
             if part.document is not None:
                 suffix.append(part.document)
             elif question.arity > 1 and not suffix:
@@ -85,9 +121,45 @@ class QuestionEncoder:
                 suffix.append(self._ids([], part.text))
         if question.arity == 1:
             tail = np.concatenate([piece for piece in suffix if not isinstance(piece, int)])
-            shared = min(_common(tail, self._judged), len(tail) - 1)
-            frame, suffix = tail[:shared].tolist(), [tail[shared:]]
-        return QuestionTokens(question.anchor, self.opening, self._ids(frame), tuple(suffix))
+            # Between steps the prompt stays, but for its last token, which is read again.
+            shared = len(tail) if stepwise else _common(tail, self._judged)
+            shared = min(shared, len(tail) - 1)
+            return tail[:shared], (tail[shared:],)
+        return self._ids(frame), tuple(suffix)
+
+    def _tree(self, question: Question) -> LabelTree:
+        runs = [self._encoder.ids(text) for text in self._layout.answers(question)]
+        names = [label.text for label in question.labels]
+        if question.method is Method.LETTERS and any(len(run) != 1 for run in runs):
+            raise InputError(
+                "method => 'letters' needs a tokenizer in which every letter is one token, which"
+                " this model's is not. Use 'trie' or 'stepwise'."
+            )
+        return build_tree(runs, self._encoder.ids(_END)[0], names)
+
+    def _probes(self, question: Question, tree: LabelTree | None) -> Tokens | None:
+        if question.kind is QuestionKind.JUDGE:
+            return None
+        if tree is None:
+            return column([self._ids([], text) for text in self._layout.endings(question)])
+        return column(tree.paths)
+
+    def _is_stepwise(self, question: Question, tree: LabelTree) -> bool:
+        """Whether steps cost fewer tokens than all nodes at once, each label being as likely.
+
+        A step asks again for what a chunk does not keep: the last token of the prompt, and
+        where there are partners the whole suffix.
+        """
+        if question.full or question.method is Method.LETTERS or question.method is Method.TRIE:
+            return False
+        if question.method is Method.STEPWISE:
+            return True
+        again = 1
+        if question.arity != 1:
+            again = len(self._encoder.ids(self._layout.parts(question)[-1].text))
+        sizes = np.array([len(path) for path in tree.paths[1:]], dtype=np.int64)
+        steps = float(tree.share()[1:] @ (sizes + again + _REQUEST))
+        return len(tree.paths[0]) + steps < tree.path_tokens
 
     def _ids(self, ids: list[int], *texts: str) -> Int32:
         found = list(ids)
@@ -108,21 +180,28 @@ def literal(ids: Int32) -> Tokens:
     return Tokens(ids, np.array([0, len(ids)], dtype=np.int64))
 
 
+def column(runs: Sequence[Int32]) -> Tokens:
+    """A column of some runs."""
+    offsets = offsets_of(np.array([len(run) for run in runs], dtype=np.int64))
+    return Tokens(np.concatenate(runs).astype(np.int32), offsets)
+
+
 def stem_tokens(asked: QuestionTokens, anchors: Int64, documents: DocumentTokens) -> Tokens:
-    """Anchor and frame of each anchor, which must be ensured; (n,) ids give n runs."""
+    """Head, anchor and frame of each anchor, which must be ensured; (n,) ids give n runs."""
     rows = np.arange(len(anchors), dtype=np.int64)
     taken = documents.take(anchors)
-    if not len(asked.frame):
+    if not len(asked.frame) and not len(asked.head):
         return taken
-    return concatenate([(taken, rows), (literal(asked.frame), np.zeros_like(rows))])
+    same = np.zeros_like(rows)
+    return concatenate([(literal(asked.head), same), (taken, rows), (literal(asked.frame), same)])
 
 
 def suffix_tokens(asked: QuestionTokens, partners: Int64, documents: DocumentTokens) -> Tokens:
     """The suffixes of some tuples of partners.
 
     Args:
-        partners: (n, partners) ids, in the order of `asked.partners`; n is 1 where there
-            are none.
+        partners: (n, partners) ids, in the order of `asked.partners`, and where there are
+            probes a last column, the probe; n is 1 where there are neither.
     """
     rows = np.arange(len(partners), dtype=np.int64)
     parts: list[tuple[Tokens, Int64]] = []
@@ -133,4 +212,6 @@ def suffix_tokens(asked: QuestionTokens, partners: Int64, documents: DocumentTok
             place += 1
         else:
             parts.append((literal(piece), np.zeros_like(rows)))
+    if asked.probes is not None:
+        parts.append((asked.probes, partners[:, place]))
     return concatenate(parts)

@@ -28,6 +28,10 @@ class Reads:
             self._queued[documents] += 1
             self._later[documents] = later
 
+    def expect(self, documents: Int64, later: float) -> None:
+        """No batch beyond those in the queue but `later` more will read some documents."""
+        self._later[documents] = later
+
     def drop(self, documents: Int64) -> None:
         """A batch of the queue has read some distinct documents, or never will."""
         self._queued[documents] -= 1

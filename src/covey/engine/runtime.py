@@ -10,9 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from covey.engine.labels import Wanted
 from covey.engine.readout import AnswerTokens, margins
 from covey.kernels.base import Chunk, KvLayer, Plan
 from covey.models.dense import DenseModel
+from covey.prompts.forest.ragged import Int64
 
 Floats = npt.NDArray[np.float64]
 
@@ -21,20 +23,30 @@ class Launched(Protocol):
     """A chunk under way."""
 
     def result(self) -> tuple[Floats, float]:
-        """Wait for it: (answers,) margins in nats, and the seconds the device took."""
+        """Wait for it.
+
+        Returns:
+            (answers + wanted,) the margins in nats, then the wanted logits; and the seconds
+            that the device took.
+        """
         ...
 
 
 class ChunkRunner(Protocol):
     """What a session needs of a model: chunks run in the order they are launched."""
 
-    def launch(self, chunk: Chunk) -> Launched:
-        """Start a chunk; returns at once where the device works by itself."""
+    def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Launched:
+        """Start a chunk; returns at once where the device works by itself.
+
+        Args:
+            chunk: what to run.
+            wanted: logits to give besides the margins.
+        """
         ...
 
 
 class Runtime(Generic[Plan]):
-    """Runs chunks and reads margins.
+    """Runs chunks and reads margins and label logits.
 
     A GPU runs them one after another while the host packs the next, and the margins come
     back by a copy that an event follows. A CPU runs each at once: packing takes it less
@@ -60,18 +72,36 @@ class Runtime(Generic[Plan]):
         self._device = device
         self._arena = arena
 
-    def launch(self, chunk: Chunk) -> Launched:
+    def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Launched:
         """See `ChunkRunner.launch`."""
         if self._device.type == "cuda":
-            return _OnGpu(self, chunk)
+            return _OnGpu(self, chunk, wanted)
         started = time.perf_counter()
-        found = self.margins(chunk).double().numpy()
+        found = self.read(chunk, wanted).double().numpy()
         return _Done(found, time.perf_counter() - started)
 
-    def margins(self, chunk: Chunk) -> Tensor:
-        """Margins at the answer rows of a chunk, (a,) float32 in nats, on the device."""
-        logits = self._model.logits(chunk, self._rows, self._arena)
-        return margins(logits, self._true_count)
+    def read(self, chunk: Chunk, wanted: Wanted | None = None) -> Tensor:
+        """What a chunk gives, (answers + wanted,) float32, on the device.
+
+        The answers' states are multiplied once, with the rows of the head that any of them
+        wants; what each wants is gathered from the product.
+        """
+        if wanted is None:
+            logits = self._model.logits(chunk, self._rows, self._arena)
+            return margins(logits, self._true_count)
+        count = len(self._rows)
+        rows = torch.cat([self._rows, self._uploaded(wanted.tokens)])
+        logits = self._model.logits(chunk, rows, self._arena)
+        places = wanted.answers * len(rows) + wanted.columns + count
+        chosen = logits.flatten()[self._uploaded(places)]
+        return torch.cat([margins(logits[:, :count], self._true_count), chosen])
+
+    def _uploaded(self, numbers: Int64) -> Tensor:
+        """Numbers on the device; a copy from plain memory would wait for earlier chunks."""
+        found = torch.from_numpy(numbers)
+        if self._device.type == "cuda":
+            found = found.pin_memory()
+        return found.to(self._device, non_blocking=True)
 
 
 class _Done:
@@ -88,10 +118,10 @@ class _Done:
 class _OnGpu:
     """A chunk that a GPU runs."""
 
-    def __init__(self, runtime: Runtime[Plan], chunk: Chunk) -> None:
+    def __init__(self, runtime: Runtime[Plan], chunk: Chunk, wanted: Wanted | None) -> None:
         self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         self._begin.record()
-        found = runtime.margins(chunk)
+        found = runtime.read(chunk, wanted)
         self._host = torch.empty(found.shape, dtype=found.dtype, pin_memory=True)
         self._host.copy_(found, non_blocking=True)
         self._end.record()

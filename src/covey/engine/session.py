@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
 from covey.engine.base import Answers, Counters, PromptBatch
-from covey.engine.chunk import BuiltChunk
+from covey.engine.chunk import AnswerPart, BuiltChunk
 from covey.engine.grove import Grove
+from covey.engine.labels import Floats
 from covey.engine.limits import Limits
-from covey.engine.planning import JobPlanner, Pairs, pairs_of
-from covey.engine.questions import QuestionEncoder, QuestionTokens
+from covey.engine.planning import JobPlanner, pairs_of
+from covey.engine.questions import QuestionEncoder
+from covey.engine.reading import CONTENT_FREE, ChunkReading, Values, scores_of
 from covey.engine.reads import Reads
 from covey.engine.retention import RecomputeCost
 from covey.engine.runtime import ChunkRunner, Launched
 from covey.engine.scheduler import Scheduler
-from covey.errors import InputError, RunError, UnsupportedError
+from covey.engine.work import Priors, Work
+from covey.errors import InputError, RunError
 from covey.models.spec import ModelSpec
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import Layout
-from covey.prompts.question import QuestionKind
+from covey.prompts.question import Question
 from covey.prompts.tokens import DocumentTokens, Encoder, Int64
 
 # What matters to retention is how a token's linear work compares with its attention.
 _FLOPS = 1e12
-
-
-@dataclass(frozen=True, slots=True)
-class _Queued:
-    """A batch whose documents are being tokenised."""
-
-    ticket: int
-    batch: PromptBatch
-    asked: QuestionTokens
-    pairs: Pairs
-    tokenised: Future[None]
 
 
 class LocalSession:
@@ -80,8 +72,11 @@ class LocalSession:
         self._grove = Grove(limits.slots, cost, self._questions.opening, limits.node_tokens + 1)
         self._scheduler = Scheduler(self._grove, limits.budget, self._reads, self._count_minimum)
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="covey-tokens")
-        self._queue: deque[_Queued] = deque()
-        self._flying: deque[tuple[BuiltChunk, Launched]] = deque()
+        self._queue: deque[Work] = deque()
+        self._works: dict[int, Work] = {}
+        self._numbers = itertools.count()
+        self._priors = Priors()
+        self._flying: deque[tuple[BuiltChunk, ChunkReading, Launched]] = deque()
         self._answers: deque[Answers] = deque()
         self._tickets = 0
         self._open = True
@@ -90,14 +85,12 @@ class LocalSession:
         """See `EngineSession.submit`.
 
         Raises:
-            UnsupportedError: the question is a classification.
-            InputError: the batch's documents are no ids of this session.
+            InputError: the batch's documents are no ids of this session, or the model cannot
+                tell the question's labels apart.
             RunError: the session is closed.
         """
         self._check_open()
         question, ids = batch.question, batch.documents
-        if question.kind is not QuestionKind.JUDGE:
-            raise UnsupportedError("AI.CLASSIFY does not run on a local model yet")
         if ids.ndim != 2 or ids.shape[1] != question.arity:
             raise InputError(
                 f"a question about {question.arity} documents was given ids of shape"
@@ -106,17 +99,33 @@ class LocalSession:
         if ids.size and (ids.min() < 0 or ids.max() >= len(self._documents)):
             raise InputError("a batch names documents that this session does not hold.")
         started = time.perf_counter()
-        asked = self._questions.encode(question)
-        pairs = pairs_of(batch, asked)
-        self._reads.queue(pairs.anchors, batch.reads)
-        self._value(pairs.anchors)
-        needed = np.concatenate([pairs.anchors, pairs.partners.ravel()])
-        tokenised = self._tokeniser.submit(self._tokens.ensure, needed)
+        plain = self._priors.unknown(question)
+        if plain is not None:
+            self._enqueue(self._work(None, PromptBatch(plain, self._content_free(plain))))
         ticket = self._tickets
+        self._enqueue(self._work(ticket, batch))
         self._tickets += 1
-        self._queue.append(_Queued(ticket, batch, asked, pairs, tokenised))
         self.counters.host_seconds += time.perf_counter() - started
         return ticket
+
+    def _content_free(self, question: Question) -> Int64:
+        texts = self._documents.add(CONTENT_FREE)
+        return np.repeat(texts[:, None], question.arity, axis=1)
+
+    def _work(self, ticket: int | None, batch: PromptBatch) -> Work:
+        asked = self._questions.encode(batch.question)
+        rows = np.arange(len(batch.documents), dtype=np.int64)
+        return Work(ticket, batch, asked, pairs_of(batch.documents, rows, asked))
+
+    def _enqueue(self, work: Work) -> None:
+        """Queue a batch or a step of one, and have its documents tokenised."""
+        pairs = work.pairs
+        self._reads.queue(pairs.anchors, work.reads)
+        self._value(pairs.anchors)
+        if work.known is None:
+            needed = np.concatenate([pairs.anchors, pairs.partners.ravel()])
+            work.tokenised = self._tokeniser.submit(self._tokens.ensure, needed)
+        self._queue.append(work)
 
     @property
     def capacity(self) -> int:
@@ -175,6 +184,7 @@ class LocalSession:
         self._tokeniser.shutdown(wait=True, cancel_futures=True)
         self._queue.clear()
         self._flying.clear()
+        self._works.clear()
         self._answers.clear()
         self._grove.pool.release_all()
         self._close()
@@ -186,15 +196,18 @@ class LocalSession:
     def _step(self) -> bool:
         """Take in what was submitted, keep the device busy, wait for one chunk."""
         started = time.perf_counter()
-        while self._queue:
-            self._take_in(self._queue.popleft())
+        for work in self._priors.ready(self._queue):
+            self._take_in(work)
         counters, waited = self.counters, 0.0
         while len(self._flying) < self._limits.in_flight:
             built = self._scheduler.next_chunk()
             if built is None:
                 break
+            trees = [self._works[part.job.ticket].asked.tree for part in built.parts]
+            reading = ChunkReading(built.parts, trees)
             launching = time.perf_counter()
-            self._flying.append((built, self._runner.launch(built.chunk)))
+            launched = self._runner.launch(built.chunk, reading.wanted)
+            self._flying.append((built, reading, launched))
             waited += time.perf_counter() - launching
             counters.chunks += 1
             counters.fresh_tokens += len(built.chunk)
@@ -202,37 +215,84 @@ class LocalSession:
         pool = self._grove.pool
         counters.peak_slots, counters.evictions = pool.peak, pool.retention.evictions
         if not self._flying:
-            return False
+            return bool(self._queue)
         waiting = time.perf_counter()
-        built, launched = self._flying.popleft()
-        margins, seconds = launched.result()
+        built, reading, launched = self._flying.popleft()
+        found, seconds = launched.result()
         waited += time.perf_counter() - waiting
-        self._deliver(built, margins[:, None])
+        for number, part in enumerate(built.parts):
+            self._deliver(part, reading.values(number, part, found))
         counters.device_seconds += seconds
         counters.host_seconds += time.perf_counter() - started - waited
         return True
 
-    def _take_in(self, item: _Queued) -> None:
+    def _take_in(self, work: Work) -> None:
         """Tell which rows of a batch fail, and queue the others' jobs."""
-        item.tokenised.result()
-        batch = item.batch
-        errors = self._planner.failures(batch, item.asked, item.pairs)
+        errors: dict[int, str] = {}
+        if work.tokenised is not None:
+            work.tokenised.result()
+            errors = self._planner.failures(work.batch, work.asked, work.pairs)
+        if self._priors.failed(work.question):
+            reason = "the question is too long for the model, even without a document"
+            errors = {row: errors.get(row, reason) for row in work.pairs.rows.tolist()}
         failed = np.array(sorted(errors), dtype=np.int64)
         if errors:
-            self.counters.failed += len(failed)
-            self.counters.prompts += len(failed)
-            scores = np.full((len(failed), 1), np.nan)
-            self._answers.append(Answers(item.ticket, failed, scores, errors))
-        jobs = self._planner.jobs(item.ticket, batch.reads, item.asked, item.pairs, failed)
-        self._scheduler.add(item.ticket, jobs)
+            scores = np.full((len(failed), work.question.width), np.nan)
+            self._answer(work, failed, scores, errors)
+        number = next(self._numbers)
+        work.left = (len(work.pairs.rows) - len(failed)) * work.answers
+        if work.left:
+            self._works[number] = work
+        jobs = self._planner.jobs(number, work.reads, work.asked, work.pairs, failed, work.nodes)
+        self._scheduler.add(number, jobs)
 
-    def _deliver(self, built: BuiltChunk, margins: np.ndarray) -> None:
-        for part in built.parts:
-            rows, prompt = part.job.rows.of(part.prompts)
-            scores = margins[part.first : part.stop][prompt]
-            self.counters.prompts += len(rows)
-            self.counters.requested_tokens += int(part.job.requested(part.prompts)[prompt].sum())
-            self._answers.append(Answers(part.job.ticket, rows, scores))
+    def _deliver(self, part: AnswerPart, values: Values) -> None:
+        """Hand on what some answers of a chunk hold."""
+        work = self._works[part.job.ticket]
+        keys, prompt = part.job.rows.of(part.prompts)
+        requested = part.job.requested(part.prompts)[prompt]
+        if work.asked.tree is not None:  # what is read behind the cue is no prompt more
+            requested = requested[keys % work.asked.tree.nodes == 0]
+        self.counters.requested_tokens += int(requested.sum())
+        work.left -= len(keys)
+        if not work.left:
+            del self._works[part.job.ticket]
+        prior = self._priors.of(work.question)
+        if work.asked.probes is None:
+            margins = values.flat[part.first : part.stop][prompt][:, None]
+            self._answer(work, keys, scores_of(work.question, work.asked, margins, prior), {})
+        elif work.asked.stepwise:
+            self._go_on(work, keys, values.take(prompt), prior)
+        else:
+            rows, found = work.values.add(keys, values.take(prompt))
+            if len(rows):
+                self._answer(work, rows, scores_of(work.question, work.asked, found, prior), {})
+
+    def _go_on(self, work: Work, keys: Int64, values: Values, prior: Floats | None) -> None:
+        """Answer the rows whose label is found, and ask the others' next nodes."""
+        known, following = work.step(keys, values, prior)
+        finished = following < 0
+        done, going = np.flatnonzero(finished), np.flatnonzero(~finished)
+        if len(going):
+            left = known.some(going)
+            ids = work.batch.documents[left.rows]
+            pairs = pairs_of(ids, left.rows, work.asked)
+            self._enqueue(work.following(pairs, following[going], left))
+        if len(done):
+            found = known.some(done)
+            self._answer(work, found.rows, found.scores(), {})
+            if work.asked.anchor is not None:
+                ended = np.unique(work.batch.documents[found.rows, work.asked.anchor])
+                self._reads.expect(ended, work.batch.reads)
+                self._value(ended)
+
+    def _answer(self, work: Work, rows: Int64, scores: Floats, errors: dict[int, str]) -> None:
+        if work.ticket is None:
+            self._priors.add(work.question, scores, len(work.batch.documents))
+            return
+        self.counters.prompts += len(rows)
+        self.counters.failed += len(errors)
+        self._answers.append(Answers(work.ticket, rows, scores, errors))
 
     def _count_minimum(self, tokens: int) -> None:
         self.counters.minimum_tokens += tokens

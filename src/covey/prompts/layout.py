@@ -14,6 +14,13 @@ Shapes of `raw-v1`, `+` between parts:
     classify one    preamble + document + task question, categories and cue
     classify more   preamble + anchor + note + (heading + document) for each partner
                     + task question, categories and cue
+    each label      as to classify, with a task about one category instead of the list;
+                    the category itself and the cue are an ending, one a label
+
+Examples stand between preamble and anchor, one part for all of them, each a document, the
+cue and the answer; the preamble stands before the anchor again:
+
+    preamble + example, cue, answer, separator, preamble + anchor + …
 """
 
 from __future__ import annotations
@@ -22,7 +29,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from covey.prompts.question import Label, Question, QuestionKind
+from covey.prompts.question import LETTERS, Label, Method, Question, QuestionKind
 from covey.prompts.template import parse_template
 
 
@@ -30,6 +37,7 @@ class Role(Enum):
     """What a part is for. Parts up to and including FRAME depend on the anchor alone."""
 
     PREAMBLE = "preamble"
+    EXAMPLES = "examples"
     DOCUMENT = "document"
     FRAME = "frame"
     HEADING = "heading"
@@ -65,8 +73,11 @@ class Layout:
         judge_alone: the task where the document is itself the question.
         classify: before the question of a classification.
         classify_alone: the task of a classification that has no question.
+        each: the task that is asked label by label.
         categories: before the labels.
+        category: before the one label of a prompt.
         bullet: before each label.
+        letter: behind the letter that stands for a label.
         label_prefix: before a label that stands as the answer.
         above: stands for a placeholder in the middle of a one-document question.
         cue: the end of every prompt; the answer is the token behind it.
@@ -81,8 +92,11 @@ class Layout:
     judge_alone: str
     classify: str
     classify_alone: str
+    each: str
     categories: str
+    category: str
     bullet: str
+    letter: str
     label_prefix: str
     above: str
     cue: str
@@ -92,14 +106,23 @@ class Layout:
         if question.kind is QuestionKind.CLASSIFY:
             tail = self._separated(question, self._classification(question))
             return (*self._documents(question, None), Part(Role.TAIL, tail + self.cue))
+        if question.kind is QuestionKind.EACH:
+            tail = self._separated(question, self._each(question))
+            return (*self._documents(question, None), Part(Role.TAIL, tail))
         task = self._separated(question, self._judgement(question))
         if question.arity <= 1:
             return (*self._documents(question, None), Part(Role.TAIL, task + self.cue))
         return (*self._documents(question, task), Part(Role.TAIL, self.cue))
 
-    def label_text(self, label: Label) -> str:
-        """What the model would write to choose a label."""
-        return self.label_prefix + label.text
+    def endings(self, question: Question) -> tuple[str, ...]:
+        """What stands behind the parts of a question that is asked label by label."""
+        return tuple(self.bullet + _described(label) + self.cue for label in question.labels)
+
+    def answers(self, question: Question) -> tuple[str, ...]:
+        """What the model would write to choose each label."""
+        if question.method is Method.LETTERS:
+            return tuple(self.label_prefix + letter for letter in LETTERS[: len(question.labels)])
+        return tuple(self.label_prefix + label.text for label in question.labels)
 
     def _separated(self, question: Question, task: str) -> str:
         """The task as a block of its own; a prompt without documents begins with it."""
@@ -110,7 +133,10 @@ class Layout:
         if question.arity == 0:
             return []
         anchor = question.anchor
-        parts = [Part(Role.PREAMBLE, self.preamble), Part(Role.DOCUMENT, document=anchor)]
+        parts = [Part(Role.PREAMBLE, self.preamble)]
+        if question.examples:
+            parts.append(Part(Role.EXAMPLES, self._examples(question)))
+        parts.append(Part(Role.DOCUMENT, document=anchor))
         if question.arity > 1:
             note = self.separator + self.note.replace("{i}", _mark(anchor))
             parts.append(Part(Role.FRAME, note + (task or "")))
@@ -121,6 +147,24 @@ class Layout:
                 parts.append(Part(Role.DOCUMENT, document=index))
         return parts
 
+    def _examples(self, question: Question) -> str:
+        """All examples, the preamble before the first left out and one behind the last."""
+        text = ""
+        answers: dict[str, str] = {}
+        if question.kind is QuestionKind.CLASSIFY:
+            texts = (label.text for label in question.labels)
+            answers.update(zip(texts, self.answers(question), strict=True))
+        for example in question.examples:
+            text += example.documents[question.anchor]
+            for index, document in enumerate(example.documents):
+                if index != question.anchor:
+                    text += self.separator + self.heading.replace("{i}", _mark(index)) + document
+            if example.category is not None:
+                text += self.separator + self.category + self.bullet + example.category
+            answer = answers.get(example.answer, self.label_prefix + example.answer)
+            text += self.cue + answer + self.separator + self.preamble
+        return text
+
     def _judgement(self, question: Question) -> str:
         asked = self._question_text(question)
         return self.judge + asked if asked else self.judge_alone
@@ -128,11 +172,17 @@ class Layout:
     def _classification(self, question: Question) -> str:
         asked = self._question_text(question)
         task = self.classify + asked if asked else self.classify_alone
+        lettered = question.method is Method.LETTERS
         lines = (
-            self.bullet + label.text + (f": {label.description}" if label.description else "")
-            for label in question.labels
+            self.bullet + (LETTERS[i] + self.letter if lettered else "") + _described(label)
+            for i, label in enumerate(question.labels)
         )
         return task + self.separator + self.categories + "".join(lines)
+
+    def _each(self, question: Question) -> str:
+        asked = self._question_text(question)
+        task = self.judge + (f"{asked} {self.each}" if asked else self.each)
+        return task + self.separator + self.category
 
     def _question_text(self, question: Question) -> str:
         """The question as the model reads it, "" where the template asks nothing."""
@@ -140,6 +190,10 @@ class Layout:
         if question.arity == 1:
             return _without_document(pieces, self.above)
         return "".join(_mark(p) if isinstance(p, int) else p for p in pieces).strip()
+
+
+def _described(label: Label) -> str:
+    return label.text + (f": {label.description}" if label.description else "")
 
 
 def _mark(index: int) -> str:
@@ -200,8 +254,11 @@ RAW_V1 = Layout(
     judge_alone="Evaluate TRUE or FALSE for the question or statement in the document above.",
     classify="Answer with exactly one of the categories below for the following question: ",
     classify_alone="Answer with exactly one of the categories below.",
+    each="Does the category below apply?",
     categories="Categories:",
+    category="Category:",
     bullet="\n- ",
+    letter=". ",
     label_prefix=" ",
     above="the document above",
     cue="\nANSWER:",

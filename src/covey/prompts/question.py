@@ -7,10 +7,26 @@ from enum import Enum
 
 
 class QuestionKind(Enum):
-    """How the answer is read. AI.IF, AI.SCORE and AI.MARGIN are all `JUDGE`: one margin."""
+    """How the answer is read. AI.IF, AI.SCORE and AI.MARGIN are all `JUDGE`: one margin.
+
+    CLASSIFY chooses one label; EACH asks TRUE or FALSE label by label.
+    """
 
     JUDGE = "judge"
     CLASSIFY = "classify"
+    EACH = "each"
+
+
+class Method(Enum):
+    """How a label is found; see `covey.engine.labels` for what its score is.
+
+    TRIE and STEPWISE give the same labels and log-probabilities at different cost. LETTERS
+    puts another prompt, with a letter before each label, so that its answers may differ.
+    """
+
+    TRIE = "trie"
+    STEPWISE = "stepwise"
+    LETTERS = "letters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +38,48 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Example:
+    """A prompt that is shown with its answer, before the one that is asked.
+
+    Attributes:
+        documents: its texts, in the order of the question's documents.
+        answer: TRUE, FALSE or a label.
+        category: the label that is asked about, where it is asked label by label.
+    """
+
+    documents: tuple[str, ...]
+    answer: str
+    category: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A correction of scores, after which they are another answer.
+
+    The scores of content-free documents are subtracted first, where `prior` says so (Zhao
+    et al. 2021, "Calibrate before use"); a margin m then becomes slope * m + intercept
+    (Platt 1999).
+
+    Attributes:
+        prior: whether content-free scores are subtracted.
+        slope, intercept: of margins; 1 and 0 change nothing.
+    """
+
+    prior: bool = False
+    slope: float = 1.0
+    intercept: float = 0.0
+
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """One question, apart from the documents it is asked about.
 
     Two calls with equal questions over equal documents are one prompt and are
-    computed once, wherever they stand in the query.
+    computed once, wherever they stand in the query. It holds all that the answer depends
+    on besides the documents, the model and the layout.
 
     Attributes:
         kind: how the answer is read.
@@ -36,6 +89,10 @@ class Question:
         arity: number of documents, 0 for a prompt that names no column.
         labels: the classes of a classification, empty for `JUDGE`.
         anchor: index of the document that comes first in the prompt.
+        method: how the label is found; None lets cost choose between TRIE and STEPWISE.
+        full: whether the score of every label is wanted, or of the best alone.
+        examples: shown before every prompt.
+        calibration: how scores are corrected, None not at all.
     """
 
     kind: QuestionKind
@@ -43,8 +100,19 @@ class Question:
     arity: int
     labels: tuple[Label, ...] = ()
     anchor: int = 0
+    method: Method | None = None
+    full: bool = False
+    examples: tuple[Example, ...] = ()
+    calibration: Calibration | None = None
 
     @property
     def width(self) -> int:
-        """Numbers in one answer: 1 margin, or one log-probability a label."""
-        return len(self.labels) if self.kind is QuestionKind.CLASSIFY else 1
+        """Numbers in one answer.
+
+        1 margin for a judgement; one margin a label for EACH; one log-probability a label
+        for a classification that is `full`, otherwise 2: the number of the best label and
+        its log-probability.
+        """
+        if self.kind is QuestionKind.JUDGE:
+            return 1
+        return len(self.labels) if self.full or self.kind is QuestionKind.EACH else 2
