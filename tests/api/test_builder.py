@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 from zlib import crc32
@@ -173,6 +174,11 @@ TEXTS = st.text(
     max_size=12,
 )
 
+# Labels stand on one line each, and differ in more than blanks or the encoding of accents.
+LABELS = TEXTS.filter(lambda text: len(text.splitlines()) == 1 and text == text.strip() != "").map(
+    lambda text: unicodedata.normalize("NFC", text)
+)
+
 
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
@@ -205,7 +211,7 @@ def connections() -> Iterator[dict[str | None, covey.Connection]]:
     alias=NAMES,
     before=TEXTS,
     after=TEXTS,
-    labels=st.lists(TEXTS.filter(str.strip), min_size=2, max_size=3, unique=True),
+    labels=st.lists(LABELS, min_size=2, max_size=3, unique=True),
     bodies=st.lists(st.one_of(st.none(), TEXTS), max_size=3),
     dialect=st.sampled_from([None, "snowflake", "bigquery"]),
 )

@@ -17,7 +17,6 @@ from covey.models.tokenizer import TextEncoder
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import RAW_V1
 from covey.prompts.question import Label, Method, Question, QuestionKind
-from models.smollm2 import smollm2_path, transformers_smollm2
 from models.tiny import make_model, plain_logits, write_folder
 
 TEXTS = ["refund please", "", "the order is an answer and the customer waits", "é 日本 👋"]
@@ -66,12 +65,6 @@ def tiny(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     theirs = make_model(request.param, tied=True)
     folder = write_folder(tmp_path_factory.mktemp(request.param), theirs)
     return BruteForce(theirs, ModelFiles(folder).encoder), load(folder)
-
-
-@pytest.fixture(scope="module")
-def smollm2() -> Any:
-    encoder = ModelFiles(smollm2_path()).encoder
-    return BruteForce(transformers_smollm2(), encoder), load("smollm2-135m")
 
 
 def ask(
@@ -127,7 +120,7 @@ def check_question(
 LIMITS = [(37, 9_000, 0), (64, 500, 0), (4096, 9_000, 8), (64, 60, 0)]
 
 
-@pytest.mark.parametrize("seed, count", [(0, 2), (1, 3), (2, 12), (3, 40)])
+@pytest.mark.parametrize("seed, count", [(0, 2), (1, 3), (2, 12), (3, 24)])
 def test_labels_and_probabilities_are_those_of_brute_force(
     tiny: Any, seed: int, count: int
 ) -> None:
@@ -138,6 +131,6 @@ def test_labels_and_probabilities_are_those_of_brute_force(
     one = Question(QuestionKind.CLASSIFY, "What does {0} say?", 1, labels)
     check_question(brute, engine, one, [(text,) for text in TEXTS])
     pair = Question(QuestionKind.CLASSIFY, "How do {0} and {1} relate?", 2, labels, anchor=seed % 2)
-    pairs = [(a, b) for a in TEXTS[:3] for b in PARTNERS if seed % 2 or a != b[:1] or b != "the"]
+    pairs = [(a, b) for a in TEXTS[:3] for b in PARTNERS]
     check_question(brute, engine, pair, pairs[: 9 - seed])
     check_question(brute, engine, Question(QuestionKind.CLASSIFY, "Which?", 0, labels), [()])

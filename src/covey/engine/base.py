@@ -52,8 +52,10 @@ class Answers:
     Attributes:
         ticket: the batch, as `submit` returned it.
         rows: (m,) int64, positions in the batch.
-        scores: (m, question.width) float64: the margin in nats for a judgement, the
-            label log-probabilities for a classification; NaN where the row failed.
+        scores: (m, question.width) float64: the margin in nats for a judgement, one a
+            label where each is asked; for a classification the labels' log-probabilities,
+            or the best label and its log-probability (`Question.width`). NaN where the row
+            failed.
         errors: position in the batch -> reason, for the rows that failed.
     """
 

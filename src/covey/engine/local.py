@@ -53,8 +53,8 @@ class LocalModel:
 
     @property
     def kinds(self) -> frozenset[QuestionKind]:
-        """The kinds of question it can answer: judgements, no classifications yet."""
-        return frozenset({QuestionKind.JUDGE})
+        """The kinds of question it can answer."""
+        return frozenset(QuestionKind)
 
     @cached_property
     def files(self) -> ModelFiles:

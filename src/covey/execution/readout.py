@@ -8,8 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from covey.logical.calls import AICall, OnError, Reading
+from covey.prompts.question import QuestionKind
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 def read_answers(
@@ -36,10 +41,8 @@ def read_answers(
 def read_scores(call: AICall, scores: npt.NDArray[np.float64]) -> pa.Array:
     """The values of a call's answers, NULL where there is none; see `read_answers`."""
     missing = np.isnan(scores[:, 0])
-    if call.reading is Reading.LABEL:
-        best = np.argmax(np.nan_to_num(scores, nan=-np.inf), axis=1)
-        labels = pa.array([label.text for label in call.question.labels], pa.string())
-        return labels.take(pa.array(best, mask=missing))
+    if call.question.kind is not QuestionKind.JUDGE:
+        return read_labels(call, scores, missing)
     margins = scores[:, 0]
     if call.reading is Reading.MARGIN:
         return pa.array(margins, mask=missing)
@@ -48,6 +51,63 @@ def read_scores(call: AICall, scores: npt.NDArray[np.float64]) -> pa.Array:
     with np.errstate(invalid="ignore"):
         # Ties are FALSE.
         return pa.array(margins > log_odds(call.options.threshold), mask=missing)
+
+
+def read_labels(call: AICall, scores: Floats, missing: Bools) -> pa.Array:
+    """The labels of a call's answers, or their probabilities; see `read_answers`."""
+    names = pa.array([label.text for label in call.question.labels], pa.string())
+    if call.question.kind is QuestionKind.EACH:
+        return _each(call, names, scores, missing)
+    if call.question.full:
+        order = np.argsort(-scores, axis=1, kind="stable")  # ties: the earlier label
+        best = order[:, : call.options.top_k or (order.shape[1] if _all(call) else 1)]
+        score = np.take_along_axis(scores, best, axis=1)
+    else:
+        best, score = np.nan_to_num(scores[:, :1]).astype(np.int64), scores[:, 1:]
+    count, width = best.shape
+    chosen = np.where(missing[:, None], 0, best)
+    if call.options.threshold is not None:
+        with np.errstate(invalid="ignore"):
+            low = np.exp(score[:, 0]) < call.options.threshold
+        chosen[low, 0] = len(names) - 1  # the fallback is the last
+    flat = names.take(pa.array(chosen.ravel()))
+    if call.reading is Reading.LABEL:
+        return pc.if_else(pa.array(missing), pa.scalar(None, pa.string()), flat)
+    offsets = _offsets(np.full(count, width), missing)
+    if call.reading is Reading.LABELS:
+        return pa.ListArray.from_arrays(offsets, flat)
+    probabilities = pa.array(np.exp(score).ravel())
+    return pa.MapArray.from_arrays(offsets, flat, probabilities)
+
+
+def _all(call: AICall) -> bool:
+    return call.reading is Reading.PROBABILITIES
+
+
+def _each(call: AICall, names: pa.Array, scores: Floats, missing: Bools) -> pa.Array:
+    """The labels that apply by themselves, in the order of the list."""
+    count, width = scores.shape
+    if _all(call):
+        flat = names.take(pa.array(np.tile(np.arange(width), count)))
+        offsets = _offsets(np.full(count, width), missing)
+        return pa.MapArray.from_arrays(offsets, flat, pa.array(sigmoid(scores).ravel()))
+    with np.errstate(invalid="ignore"):
+        applies = scores > log_odds(call.options.threshold)
+    texts = names
+    if call.options.fallback is not None:
+        texts = pa.concat_arrays([names, pa.array([call.options.fallback], pa.string())])
+        none = ~applies.any(axis=1) & ~missing
+        applies = np.column_stack([applies, none])
+    _, chosen = np.nonzero(applies)
+    offsets = _offsets(applies.sum(axis=1), missing)
+    return pa.ListArray.from_arrays(offsets, texts.take(pa.array(chosen)))
+
+
+def _offsets(sizes: npt.NDArray[np.int64], missing: Bools) -> pa.Array:
+    """Offsets of lists of some sizes; a list is NULL where its offset is."""
+    offsets = np.zeros(len(sizes) + 1, dtype=np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    return pa.array(offsets, mask=np.append(missing, False))
 
 
 def sigmoid(margins: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

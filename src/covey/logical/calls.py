@@ -17,6 +17,8 @@ class Reading(Enum):
     SCORE = "score"
     MARGIN = "margin"
     LABEL = "label"
+    LABELS = "labels"
+    PROBABILITIES = "probabilities"
 
     @property
     def sql_type(self) -> str:
@@ -28,6 +30,8 @@ _SQL_TYPES = {
     Reading.SCORE: "DOUBLE",
     Reading.MARGIN: "DOUBLE",
     Reading.LABEL: "VARCHAR",
+    Reading.LABELS: "VARCHAR[]",
+    Reading.PROBABILITIES: "MAP(VARCHAR, DOUBLE)",
 }
 
 
@@ -48,15 +52,23 @@ class CallOptions:
 
     Attributes:
         selectivity: the user's word on the share of TRUE, in [0, 1].
-        threshold: P(TRUE) above which AI.IF is TRUE; None is one half.
+        threshold: P(TRUE) above which AI.IF is TRUE, and above which a label applies that is
+            asked for itself; None is one half. Of a choice between labels the probability
+            that the best must reach, lest it be `fallback`; None is any.
         on_error: what a failed row becomes.
         max_error_ratio: largest share of failed prompts that the query survives.
+        fallback: the label that says that none of the others applies, if there is one.
+        top_k: labels that are given, best first; None for one, or for all probabilities.
+        labelled: whether the calibration that was learned from labelled rows is wanted.
     """
 
     selectivity: float | None = None
     threshold: float | None = None
     on_error: OnError = OnError.NULL
     max_error_ratio: float | None = None
+    fallback: str | None = None
+    top_k: int | None = None
+    labelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ MISTAKES = (
 
 _HINT_LINES = 4
 # What DuckDB's Python package puts before a message that it gives as plain text.
+_NAME = re.compile(r'(?:\w+|"(?:[^"]|"")+")(?:\.(?:\w+|"(?:[^"]|"")+"))+')
 _KIND = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 
 
@@ -84,6 +85,20 @@ class Binder:
         except MISTAKES:
             return None
         return rows[0][0] if rows else None
+
+    def rows(self, span: Span) -> list[tuple[Any, ...]] | None:
+        """The rows of a subquery in brackets or of a column of a table; None for all else."""
+        text = self.edited.render(span).strip()
+        query = f"SELECT * FROM {text}"
+        if not text.startswith("("):
+            table, dot, column = text.rpartition(".")
+            if not dot or not _NAME.fullmatch(text):
+                return None
+            query = f"SELECT {column} FROM {table}"
+        try:
+            return self._connection.execute(query).fetchall()
+        except MISTAKES:
+            return None
 
     def parse(self) -> None:
         """Let DuckDB parse the edited text, which may hold several statements.

@@ -33,35 +33,29 @@ class Function:
 
 
 _COMMON = ("selectivity", "anchor", "on_error", "max_error_ratio", "return_error_details")
+_ANSWER = ("examples", "calibration", *_COMMON)
+_LABELS = ("output_mode", "probabilities", "top_k", "none_of_these", "threshold", "method")
 # Accepted so that queries written for a warehouse run unchanged; they choose a remote
 # service there and mean nothing here.
 IGNORED_OPTIONS = ("connection_id", "endpoint", "optimization_mode")
 # Options of other systems that change the answer and have no meaning here so far.
-PLANNED_OPTIONS = (
-    "examples",
-    "embeddings",
-    "output_mode",
-    "probabilities",
-    "top_k",
-    "none_of_these",
-    "method",
-)
+PLANNED_OPTIONS = ("embeddings",)
 
 FUNCTIONS = (
     Function(
         "AI.IF",
         ("AI.IF", "AI_IF", "AI_FILTER", "AI.FILTER", "AI_JOIN", "AI.JOIN"),
         ("prompt",),
-        ("threshold", *_COMMON),
+        ("threshold", *_ANSWER),
         Reading.TRUTH,
     ),
-    Function("AI.SCORE", ("AI.SCORE", "AI_SCORE"), ("prompt",), _COMMON, Reading.SCORE),
-    Function("AI.MARGIN", ("AI.MARGIN", "AI_MARGIN"), ("prompt",), _COMMON, Reading.MARGIN),
+    Function("AI.SCORE", ("AI.SCORE", "AI_SCORE"), ("prompt",), _ANSWER, Reading.SCORE),
+    Function("AI.MARGIN", ("AI.MARGIN", "AI_MARGIN"), ("prompt",), _ANSWER, Reading.MARGIN),
     Function(
         "AI.CLASSIFY",
         ("AI.CLASSIFY", "AI_CLASSIFY"),
         ("input", "categories"),
-        ("task_description", *_COMMON),
+        ("task_description", *_LABELS, *_ANSWER),
         Reading.LABEL,
     ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 from covey.errors import QueryError
@@ -11,16 +13,22 @@ from covey.sql.calls import Argument, RawCall
 from covey.sql.dialect import example
 from covey.sql.text import TokenList
 
+MOST_LABELS = 1000
+
 _HINT = "Write ['billing', 'shipping'] or [{'label': 'billing', 'description': '…'}, …]."
+_ONCE = "Name every label once; of a column take (SELECT DISTINCT …)."
+
+Refuse = Callable[[str, str], QueryError]
 
 
 def read_labels(
     argument: Argument | None, raw: RawCall, tokens: TokenList, binder: Binder
 ) -> tuple[Label, ...]:
-    """The labels of a call.
+    """The labels of a call: a constant list, a subquery, or a column of a table, table.column.
 
     Raises:
-        QueryError: they are missing or not constant, fewer than two, blank or equal.
+        QueryError: they are missing or not constant, fewer than two, too many, blank, equal
+            or no single line.
     """
     if argument is None:
         raise QueryError(
@@ -36,32 +44,57 @@ def read_labels(
 
     value = binder.constant(span)
     if not isinstance(value, list):
-        raise refuse("The labels must be a constant list of two or more texts")
-    labels: list[Label] = []
-    seen: set[str] = set()
-    for each in value:
-        label = _read_label(each)
-        if label is None:
-            raise refuse(f"The label {shown(each)} is no text")
-        if not label.text.strip():
-            raise refuse("A label is blank", "Give every label a name.")
-        if label.text in seen:
-            raise refuse(f"The label {label.text!r} is given twice", "Name every label once.")
-        seen.add(label.text)
-        labels.append(label)
+        rows = binder.rows(span)
+        if rows is None or (rows and len(rows[0]) > 2):
+            raise refuse("The labels must be a constant list of two or more texts")
+        value = [row[0] if len(row) == 1 else row for row in rows]
+    labels = check_labels([_read_label(each, refuse) for each in value], refuse)
     if len(labels) < 2:
         raise refuse(f"A classification needs two or more labels, not {len(labels)}")
+    if len(labels) > MOST_LABELS:
+        raise refuse(
+            f"A classification takes at most {MOST_LABELS:,} labels, not {len(labels):,}",
+            "Classify into groups first, then within each group.",
+        )
+    return labels
+
+
+def check_labels(labels: list[Label], refuse: Refuse) -> tuple[Label, ...]:
+    """Refuse labels that a model or a reader could not tell apart.
+
+    Raises:
+        QueryError: as `refuse` makes it.
+    """
+    seen: dict[str, str] = {}
+    for label in labels:
+        if not label.text.strip():
+            raise refuse("A label is blank", "Give every label a name.")
+        for text in (label.text, label.description or ""):
+            if len(text.splitlines()) > 1 or text.endswith("\n"):
+                raise refuse(
+                    f"The label {label.text!r} holds a line break", "Write each on one line."
+                )
+        name = unicodedata.normalize("NFC", label.text.strip())
+        if label.text == seen.get(name):
+            raise refuse(f"The label {label.text!r} is given twice", _ONCE)
+        if name in seen:
+            raise refuse(
+                f"The labels {seen[name]!r} and {label.text!r} differ in blanks or accents' "
+                "encoding alone",
+                _ONCE,
+            )
+        seen[name] = label.text
     return tuple(labels)
 
 
-def _read_label(value: Any) -> Label | None:
+def _read_label(value: Any, refuse: Refuse) -> Label:
     if isinstance(value, str):
         return Label(value)
-    if isinstance(value, dict):
-        texts = list(value.values())
-        named = {str(k).lower(): v for k, v in value.items()}
+    texts = list(value.values()) if isinstance(value, dict) else value
+    if isinstance(texts, list | tuple):
+        named = {str(k).lower(): v for k, v in value.items()} if isinstance(value, dict) else {}
         text = named.get("label", texts[0] if texts else None)
         description = named.get("description", texts[1] if len(texts) > 1 else None)
         if isinstance(text, str):
             return Label(text, description if isinstance(description, str) else None)
-    return None
+    raise refuse(f"The label {shown(value)} is no text", _HINT)

@@ -10,11 +10,12 @@ from sqlglot import TokenType
 
 from covey.errors import QueryError
 from covey.logical.calls import AICall, Reading
-from covey.prompts.question import Label, Question, QuestionKind
+from covey.prompts.question import Method, Question, QuestionKind
 from covey.sql.bind import Binder
 from covey.sql.calls import RawCall, find_calls
+from covey.sql.classify import read_classification
 from covey.sql.dialect import Dialect, example
-from covey.sql.labels import read_labels
+from covey.sql.examples import read_calibration, read_examples
 from covey.sql.options import Arguments
 from covey.sql.prompt import read_prompt
 from covey.sql.spelling import check, check_templates, detect
@@ -75,7 +76,7 @@ def lift(
         call = replace(call, same_as=same_as, prefix=prefix)
         calls.append(call)
         edited.replace(call.span, *text_lookup(call))
-    return LiftedText(tokens, edited, calls, binder)
+    return LiftedText(tokens, edited, _share_scores(calls), binder)
 
 
 def _written(call: AICall, sql: str) -> Hashable:
@@ -116,29 +117,67 @@ def _read_call(
             hint=f"Write {example(raw.function, dialect, raw.spelling)}.",
         )
     prompt = read_prompt(tokens, argument.first, argument.last, binder)
-    labels: tuple[Label, ...] = ()
-    template, kind = prompt.template, QuestionKind.JUDGE
-    if raw.function.reading is Reading.LABEL:
-        labels = read_labels(given.parameters.get("categories"), raw, tokens, binder)
-        kind = QuestionKind.CLASSIFY
-        template = "" if template == "{0}" else template
-        task = given.text("task_description")
-        if task:
-            template = f"{task} {template}".strip()
+    arity = len(prompt.arguments)
+    options, reading = given.call_options(), raw.function.reading
+    judged = reading is not Reading.LABEL
+    calibration, labelled = read_calibration(given, arity, judged)
     anchor = given.anchor(prompt.arguments)
+    if judged:
+        examples = read_examples(given, arity, (), False)
+        question = Question(
+            QuestionKind.JUDGE,
+            prompt.template,
+            arity,
+            anchor=anchor,
+            examples=examples,
+            calibration=calibration,
+        )
+    else:
+        wanted = read_classification(given, raw, tokens, binder)
+        reading = wanted.reading
+        options = replace(options, fallback=wanted.fallback, top_k=wanted.top_k)
+        each = wanted.kind is QuestionKind.EACH
+        question = Question(
+            wanted.kind,
+            _task(prompt.template, given.text("task_description")),
+            arity,
+            wanted.labels,
+            anchor,
+            wanted.method,
+            wanted.full,
+            read_examples(given, arity, wanted.labels, each),
+            calibration,
+        )
     return AICall(
         index=index,
         name=raw.function.name,
-        reading=raw.function.reading,
-        question=Question(kind, template, len(prompt.arguments), labels, anchor),
+        reading=reading,
+        question=question,
         arguments=prompt.arguments,
         span=tokens.span(raw.first, raw.last),
         name_span=raw.name_span,
         same_as=index,
         prefix="",
         constant=not any(_names_column(tokens, span) for span in prompt.arguments),
-        options=given.call_options(),
+        options=replace(options, labelled=labelled),
     )
+
+
+def _task(template: str, description: str | None) -> str:
+    """The template of a classification; "" where it asks nothing."""
+    asked = "" if template == "{0}" else template
+    return f"{description} {asked}".strip() if description else asked
+
+
+def _share_scores(calls: list[AICall]) -> list[AICall]:
+    """Let questions that differ in whether all scores are wanted be one that gives them."""
+    full = {replace(call.question, full=False) for call in calls if call.question.full}
+    return [
+        replace(call, question=replace(call.question, full=True))
+        if call.question.method is not Method.STEPWISE and call.question in full
+        else call
+        for call in calls
+    ]
 
 
 def _names_column(tokens: TokenList, span: Span) -> bool:

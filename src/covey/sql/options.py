@@ -16,6 +16,9 @@ from covey.sql.dialect import Dialect, several_columns
 from covey.sql.functions import IGNORED_OPTIONS, PLANNED_OPTIONS, nearest_option
 from covey.sql.text import Span, TokenList
 
+# Other names of parameters.
+_ALSO = {"labels": "categories"}
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -63,6 +66,8 @@ class Arguments:
                     self._parameter(name, argument)
             elif argument.name in raw.function.parameters:
                 self._parameter(argument.name, argument)
+            elif argument.name in _ALSO and _ALSO[argument.name] in raw.function.parameters:
+                self._parameter(_ALSO[argument.name], argument)
             else:
                 span = tokens.span(argument.first, argument.last)
                 name_span = tokens.span(argument.first - 2, argument.first - 1)
@@ -149,7 +154,38 @@ class Arguments:
         given = self.options.get(name)
         if given is None or isinstance(given.value, str):
             return None if given is None else given.value
-        raise self._wrong(name, "a text", given, "Write it in single quotes.")
+        raise self.wrong(name, "a text", given, "Write it in single quotes.")
+
+    def flag(self, name: str) -> bool:
+        """The value of an option that is TRUE or FALSE; FALSE where it is not given.
+
+        Raises:
+            QueryError: it is neither.
+        """
+        given = self.options.get(name)
+        if given is None or isinstance(given.value, bool):
+            return given is not None and given.value
+        raise self.wrong(name, "TRUE or FALSE", given, "Write TRUE.")
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str | None:
+        """The value of an option that is one of some texts, in lower case.
+
+        Raises:
+            QueryError: it is none of them.
+        """
+        given = self.options.get(name)
+        if given is None:
+            return None
+        if isinstance(given.value, str) and given.value.lower() in choices:
+            return given.value.lower()
+        *others, last = (repr(choice) for choice in choices)
+        what = f"{', '.join(others)} or {last}" if others else last
+        raise self.wrong(name, what, given, "Write it in single quotes.")
+
+    def refuse(self, name: str, reason: str, hint: str) -> QueryError:
+        """An error at the place of an option."""
+        span = self.options[name].span
+        return QueryError(reason, sql=self._tokens.text, span=span, hint=hint)
 
     def anchor(self, arguments: tuple[Span, ...]) -> int:
         """The anchor as a placeholder number, from a number or an alias of its argument.
@@ -192,23 +228,21 @@ class Arguments:
         if given is None:
             return None
         if isinstance(given.value, bool) or not _is_share(given.value):
-            raise self._wrong(name, "a number from 0 to 1", given, "Write it as 0.25.")
+            raise self.wrong(name, "a number from 0 to 1", given, "Write it as 0.25.")
         return float(given.value)
 
     def _on_error(self) -> OnError:
         chosen = self.options.get("on_error")
         details = self.options.get("return_error_details")
         if chosen is not None and chosen.value not in [choice.value for choice in OnError]:
-            raise self._wrong(
+            raise self.wrong(
                 "on_error",
                 "'null', 'fail' or 'value'",
                 chosen,
                 "'null' makes a failed row NULL and counts it; 'fail' ends the query; 'value' "
                 "gives a struct of value and error.",
             )
-        if details is not None and not isinstance(details.value, bool):
-            raise self._wrong("return_error_details", "TRUE or FALSE", details, "Write TRUE.")
-        wanted = OnError.VALUE if details is not None and details.value else None
+        wanted = OnError.VALUE if self.flag("return_error_details") else None
         if chosen is None:
             return wanted or OnError.NULL
         if details is not None and wanted not in (None, OnError(chosen.value)):
@@ -220,7 +254,8 @@ class Arguments:
             )
         return OnError(chosen.value)
 
-    def _wrong(self, name: str, what: str, given: Given, hint: str) -> QueryError:
+    def wrong(self, name: str, what: str, given: Given, hint: str) -> QueryError:
+        """An error about an option's value."""
         return QueryError(
             f"The option {name} must be {what}, not {shown(given.value)}",
             sql=self._tokens.text,

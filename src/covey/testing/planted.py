@@ -18,7 +18,7 @@ from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 
 Answer = Callable[[str, tuple[str, ...]], float | None]
-LabelAnswer = Callable[[str, tuple[str, ...], tuple[str, ...]], int | None]
+LabelAnswer = Callable[[str, tuple[str, ...], tuple[str, ...]], int | Sequence[float] | None]
 
 # Answers are given back in pieces, as an engine does after each chunk.
 PROMPTS_A_CHUNK = 1024
@@ -37,8 +37,10 @@ class PlantedModel:
         answer: (question, documents) -> P(TRUE) in [0, 1], or None for a prompt that
             fails. `question` is the template as written in the query, `documents` the
             texts in argument order.
-        label: (question, labels, documents) -> index of the right label or None, for
-            AI.CLASSIFY. `question` is "" for a classification without a task text.
+        label: (question, labels, documents) -> index of the right label, or a weight for
+            each, or None, for AI.CLASSIFY. Weights are probabilities up to a factor; where
+            each label is asked for itself they are its P(TRUE), and an index is the one label
+            that applies. `question` is "" for a classification without a task text.
         fingerprint: names what the functions do; with it their answers are kept in the
             answer store. Without, they are not: a function may change between two runs.
 
@@ -83,11 +85,28 @@ class PlantedModel:
         chosen = self._label(question.template, labels, documents)
         if chosen is None:
             return None
-        if not isinstance(chosen, int | np.integer) or not 0 <= chosen < len(labels):
-            raise ModelError(
-                f"The label function gave {chosen!r}, but there are labels 0 to {len(labels) - 1}."
-            )
-        return [0.0 if i == chosen else -math.inf for i in range(len(labels))]
+        if isinstance(chosen, int | np.integer):
+            if not 0 <= chosen < len(labels):
+                raise ModelError(_wrong_label(chosen, len(labels)))
+            weights = [float(i == chosen) for i in range(len(labels))]
+        elif isinstance(chosen, str):
+            raise ModelError(_wrong_label(chosen, len(labels)))
+        else:
+            weights = list(chosen)
+        if question.kind is QuestionKind.EACH:
+            return [_logit(weight) for weight in weights]
+        if len(weights) != len(labels) or min(weights) < 0.0 or not sum(weights) > 0.0:
+            raise ModelError(_wrong_label(chosen, len(labels)))
+        found = [math.log(w / sum(weights)) if w else -math.inf for w in weights]
+        best = max(found)
+        return found if question.full else [float(found.index(best)), best]
+
+
+def _wrong_label(chosen: object, count: int) -> str:
+    return (
+        f"The label function gave {chosen!r}, but there are labels 0 to {count - 1}: give one of "
+        f"these numbers, or {count} weights."
+    )
 
 
 def _logit(p: float) -> float:

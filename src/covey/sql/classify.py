@@ -1,0 +1,153 @@
+"""Read what AI.CLASSIFY asks and what it gives: labels, one or several, probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from covey.errors import QueryError
+from covey.logical.calls import Reading
+from covey.prompts.question import LETTERS, Label, Method, QuestionKind
+from covey.sql.bind import Binder
+from covey.sql.calls import RawCall
+from covey.sql.labels import check_labels, read_labels
+from covey.sql.options import Arguments
+from covey.sql.text import TokenList
+
+_NONE = "none of these"
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """What a call of AI.CLASSIFY wants.
+
+    Attributes:
+        kind: one label, or each label for itself.
+        labels: what the model is asked about.
+        fallback: the label that stands for no other, if one was asked for.
+        reading: what the call gives.
+        top_k: how many labels it gives; None for one, or for all probabilities.
+        method: how the label is found, where the user says so.
+        full: whether all labels' scores are needed.
+    """
+
+    kind: QuestionKind
+    labels: tuple[Label, ...]
+    fallback: str | None
+    reading: Reading
+    top_k: int | None
+    method: Method | None
+    full: bool
+
+
+def read_classification(
+    given: Arguments, raw: RawCall, tokens: TokenList, binder: Binder
+) -> Classification:
+    """The labels and the options about them.
+
+    Raises:
+        QueryError: they are wrong, or contradict each other.
+    """
+    labels = read_labels(given.parameters.get("categories"), raw, tokens, binder)
+    mode = given.choice("output_mode", ("single", "multi"))
+    probabilities = given.flag("probabilities")
+    several = mode == "multi"
+    _refuse_together(given, several, probabilities)
+    fallback = _fallback(given, labels)
+    if fallback is not None and not several:
+        labels = (*labels, Label(fallback))
+    top_k = _top_k(given, len(labels))
+    full = probabilities or (top_k or 1) > 1
+    method = _method(given, labels, several, full)
+    # The best label's probability needs all others where content-free scores are taken off.
+    full |= "threshold" in given.options and "calibration" in given.options and not several
+    if probabilities:
+        reading = Reading.PROBABILITIES
+    else:
+        reading = Reading.LABEL if mode is None and top_k is None else Reading.LABELS
+    kind = QuestionKind.EACH if several else QuestionKind.CLASSIFY
+    return Classification(kind, labels, fallback, reading, top_k, method, full and not several)
+
+
+def _refuse_together(given: Arguments, several: bool, probabilities: bool) -> None:
+    """Refuse options that have no meaning beside each other."""
+    options = given.options
+    if several and "top_k" in options:
+        raise given.refuse(
+            "top_k",
+            "top_k has no meaning where each label is asked for itself",
+            "Leave out output_mode for the labels in order, or top_k for all that apply.",
+        )
+    if "output_mode" in options and not several and ("top_k" in options or probabilities):
+        raise given.refuse(
+            "output_mode",
+            "output_mode => 'single' gives one label, without probabilities",
+            "Leave it out.",
+        )
+    if several or "threshold" not in options:
+        return
+    if "none_of_these" not in options:
+        raise given.refuse(
+            "threshold",
+            "A threshold needs a label for the rows that do not reach it",
+            "Add none_of_these => 'other', or output_mode => 'multi'.",
+        )
+    if "top_k" in options or probabilities:
+        raise given.refuse(
+            "threshold",
+            "A threshold has no meaning beside probabilities and top_k",
+            "Compare the probabilities in SQL.",
+        )
+
+
+def _fallback(given: Arguments, labels: tuple[Label, ...]) -> str | None:
+    """The label of the option none_of_these."""
+    option = given.options.get("none_of_these")
+    if option is None or option.value is False:
+        return None
+    if not isinstance(option.value, str) and option.value is not True:
+        raise given.wrong("none_of_these", "a label or TRUE", option, "Write 'other'.")
+    text = _NONE if option.value is True else option.value
+
+    def refuse(reason: str, hint: str) -> QueryError:
+        return given.refuse("none_of_these", reason, hint)
+
+    check_labels([*labels, Label(text)], refuse)
+    return text
+
+
+def _top_k(given: Arguments, count: int) -> int | None:
+    option = given.options.get("top_k")
+    if option is None:
+        return None
+    value = option.value
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= count:
+        return value
+    raise given.wrong("top_k", f"a whole number from 1 to {count}", option, "Write top_k => 2.")
+
+
+def _method(
+    given: Arguments, labels: tuple[Label, ...], several: bool, full: bool
+) -> Method | None:
+    chosen = given.choice("method", tuple(method.value for method in Method))
+    if chosen is None:
+        return None
+    method = Method(chosen)
+    if several:
+        raise given.refuse(
+            "method",
+            "Where each label is asked for itself there is one method only",
+            "Leave method out.",
+        )
+    if method is Method.STEPWISE and full:
+        raise given.refuse(
+            "method",
+            "method => 'stepwise' finds the best label, not the scores of all",
+            "Use method => 'trie', or leave it out.",
+        )
+    if method is Method.LETTERS and len(labels) > len(LETTERS):
+        raise given.refuse(
+            "method",
+            f"method => 'letters' has {len(LETTERS)} letters, and there are {len(labels)} labels",
+            "Use method => 'trie' or 'stepwise', or leave it out.",
+        )
+    return method
