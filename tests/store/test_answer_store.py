@@ -184,7 +184,7 @@ def test_clear_by_model_age_and_all_and_export(tmp_path, monkeypatch):
     assert store.export(tmp_path / "all.parquet", "parquet") == 9
     exported = pq.read_table(tmp_path / "all.parquet")
     widths = sorted(len(scores) for scores in exported["scores"].to_pylist())
-    assert widths == [1] * 5 + [3] * 4
+    assert widths == [1] * 5 + [2] * 4
     assert store.clear(model="another") == 0
     assert store.clear(days=1) == 0
     assert store.questions().num_rows == 2

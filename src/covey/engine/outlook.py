@@ -14,7 +14,7 @@ from covey.hardware.facts import Device
 from covey.hardware.rates import Rates
 from covey.models.costs import ModelCosts
 from covey.prompts.layout import Layout, Role
-from covey.prompts.question import Question
+from covey.prompts.question import Question, QuestionKind
 from covey.prompts.tokens import Encoder
 
 Int64 = npt.NDArray[np.int64]
@@ -28,9 +28,10 @@ class QuestionLengths:
     """Tokens of a question's prompts that are no document's.
 
     Attributes:
-        opening: before the anchor, equal for all prompts of a session.
+        opening: before the anchor, equal for all prompts of a question.
         frame: behind the anchor, before anything varies.
-        suffix: literal tokens behind that, without the partners.
+        suffix: literal tokens behind that, without the partners, and what is read of the
+            labels of one row.
     """
 
     opening: int
@@ -92,8 +93,8 @@ class TokenMeasure:
     def question(self, question: Question) -> QuestionLengths:
         """See `Measure.question`."""
         asked = self._questions.encode(question)
-        frame, opening = len(asked.frame), len(asked.opening)
-        return QuestionLengths(opening, frame, asked.fixed - frame - opening)
+        opening = len(asked.opening) + len(asked.head)
+        return QuestionLengths(opening, len(asked.frame), asked.behind)
 
     def documents(self, texts: Sequence[str]) -> Int64:
         """See `Measure.documents`."""
@@ -121,9 +122,14 @@ class ByteMeasure:
             sizes[part.role] += len(part.text.encode(errors="replace"))
         tokens = {role: round(size / BYTES_A_TOKEN) for role, size in sizes.items()}
         frame = tokens[Role.FRAME]
-        return QuestionLengths(
-            tokens[Role.PREAMBLE], frame, tokens[Role.HEADING] + tokens[Role.TAIL]
-        )
+        opening = tokens[Role.PREAMBLE] + tokens[Role.EXAMPLES]
+        endings = sum(len(text.encode(errors="replace")) for text in self._endings(question))
+        suffix = tokens[Role.HEADING] + tokens[Role.TAIL] + round(endings / BYTES_A_TOKEN)
+        return QuestionLengths(opening, frame, suffix)
+
+    def _endings(self, question: Question) -> tuple[str, ...]:
+        """What is computed label by label; where labels part is known to a tokenizer only."""
+        return self._layout.endings(question) if question.kind is QuestionKind.EACH else ()
 
     def documents(self, texts: Sequence[str]) -> Int64:
         """See `Measure.documents`."""

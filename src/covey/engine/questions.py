@@ -9,7 +9,7 @@ import numpy as np
 
 from covey.engine.labels import LabelTree, build_tree
 from covey.errors import InputError
-from covey.prompts.forest import concatenate
+from covey.prompts.forest import build_trie, concatenate
 from covey.prompts.forest.ragged import Int64, offsets_of
 from covey.prompts.layout import Layout, Part, Role
 from covey.prompts.question import Method, Question, QuestionKind
@@ -59,6 +59,14 @@ class QuestionTokens:
         literal = sum(len(piece) for piece in self.suffix if not isinstance(piece, int))
         longest = 0 if self.probes is None else int(self.probes.lengths.max())
         return len(self.opening) + len(self.head) + len(self.frame) + literal + longest
+
+    @property
+    def behind(self) -> int:
+        """Literal tokens of the suffixes of a row and of its probes, each computed once."""
+        literal = sum(len(piece) for piece in self.suffix if not isinstance(piece, int))
+        if self.stepwise and self.tree is not None:
+            return literal + len(self.tree.paths[0])
+        return literal + (0 if self.probes is None else build_trie(self.probes).size)
 
 
 class QuestionEncoder:

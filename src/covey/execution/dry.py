@@ -16,7 +16,7 @@ from covey.execution.lengths import LengthBook
 from covey.execution.readout import log_odds
 from covey.logical.calls import AICall, Reading
 from covey.plan.forecast import Tally
-from covey.prompts.question import Question
+from covey.prompts.question import Question, QuestionKind
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -107,12 +107,8 @@ class DryAsker:
             even += documents[:, column] * root
         even %= 1.0
         rate = self._rates.get(call.index, 0.5)
-        if call.reading is Reading.LABEL:
-            width = call.question.width
-            at = np.floor(even * width) if 0.0 < rate < 1.0 else np.full(len(even), rate)
-            chosen = np.minimum(at * (1 if 0.0 < rate < 1.0 else width), width - 1)
-            labels: Floats = np.where(np.arange(width) == chosen[:, None], 0.0, -np.inf)
-            return labels
+        if call.question.kind is not QuestionKind.JUDGE:
+            return _drawn_labels(call.question, even, rate)
         if call.reading is Reading.TRUTH:
             edge = np.clip(log_odds(call.options.threshold), -_SURE, _SURE)
             margins: Floats = np.where(even < rate, edge + 1.0, edge - 1.0)
@@ -151,6 +147,19 @@ class DryAsker:
             tally.kept = True
             self._holding += float(self._lengths.lengths(self._held.mark(anchors)).sum())
             self.peak = max(self.peak, self._holding)
+
+
+def _drawn_labels(question: Question, even: Floats, rate: float) -> Floats:
+    """Scores of labels that are drawn alike often, or all the first or the last."""
+    count = len(question.labels)
+    at = np.floor(even * count) if 0.0 < rate < 1.0 else np.full(len(even), rate * count)
+    chosen = np.minimum(at, count - 1)
+    picked = np.arange(count) == chosen[:, None]
+    if question.kind is QuestionKind.EACH:
+        return np.where(picked, _SURE, -_SURE)
+    if question.full:
+        return np.where(picked, 0.0, -np.inf)
+    return np.stack([chosen, np.zeros(len(even))], axis=1)
 
 
 class _Marks:
