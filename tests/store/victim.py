@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROWS = 1500
 TEXTS = 1000
+FAULT_ROWS = 120
 QUERY = (
     "SELECT id, AI.SCORE(PROMPT('How late? {0}', s)) AS late FROM t "
     "WHERE AI.IF(PROMPT('Refund? {0}', s)) ORDER BY id"
@@ -45,7 +46,8 @@ def main(folder: str, seconds: str) -> None:
         connection.register("t", pa.table({"id": range(ROWS), "s": texts}))
         print("started", flush=True)
         query = connection.run(QUERY)
-        print(json.dumps({"asked": len(model.calls), "rows": query.fetchall()}))
+        notes = query.report.notes
+        print(json.dumps({"asked": len(model.calls), "rows": query.fetchall(), "notes": notes}))
 
 
 def start(folder: Path, seconds: float = 0.0) -> subprocess.Popen[str]:

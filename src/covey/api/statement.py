@@ -18,6 +18,7 @@ from covey.execution.budget import BudgetWatch
 from covey.execution.lookup import Lookups
 from covey.execution.report import OperatorReport, Report
 from covey.execution.run import Runner
+from covey.execution.stop import Interrupts
 from covey.plan.forecast import Forecast
 from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
@@ -82,9 +83,10 @@ class Statement:
             ModelError: the model cannot be loaded.
             RunError: the run failed.
         """
+        connection = self._planning.connection
         planned = self._planning.planned(self._expanded, answers, documents)
-        with planned as (plan, lookups), failures():
-            connection = self._planning.connection
+        interrupts = Interrupts(connection.duckdb.interrupt)
+        with planned as (plan, lookups), failures(), interrupts:
             relations = Relations(connection.duckdb)
             report = Report(
                 operators=[
@@ -101,7 +103,14 @@ class Statement:
                 return table, report
             progress = connection.new_progress()
             asker = Asker(
-                connection.engine, documents, answers, report, progress, connection.store, watch
+                connection.engine,
+                documents,
+                answers,
+                report,
+                progress,
+                interrupts,
+                connection.store,
+                watch,
             )
             with asker:
                 runner = Runner(plan, relations, lookups, asker, documents, report)

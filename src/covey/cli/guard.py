@@ -38,8 +38,8 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         except CoveyError as error:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(exit_code(error)) from None
-        except KeyboardInterrupt:
-            typer.echo("Stopped.", err=True)
+        except KeyboardInterrupt as stop:
+            typer.echo(str(stop) or "Stopped.", err=True)
             raise typer.Exit(EXIT_STOPPED) from None
         except Exception as error:
             # A reader that has gone away (`covey query … | head`) is typer's to end quietly.

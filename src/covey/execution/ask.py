@@ -20,6 +20,7 @@ from covey.execution.budget import BudgetWatch
 from covey.execution.progress import Progress
 from covey.execution.readout import log_odds
 from covey.execution.report import MAX_ERRORS_KEPT, OperatorReport, Report, RowError
+from covey.execution.stop import Interrupts, Stopped
 from covey.execution.store.session import StoredAnswers
 from covey.execution.store.store import AnswerStore
 from covey.logical.calls import AICall, OnError, Reading
@@ -28,6 +29,8 @@ from covey.prompts.documents import DocumentStore
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _SHOWN = 60
+# A share of failed prompts is judged while a query runs from so many on, and at its end.
+JUDGED_FROM = 1000
 
 
 @dataclass(slots=True)
@@ -60,6 +63,7 @@ class Asker:
         answers: where answers are kept.
         report: is brought up to date, one operator a call.
         progress: is told how far each call is.
+        interrupts: say when to stop.
         store: answers of earlier runs; None asks everything.
         watch: stops a run that passes its budget.
     """
@@ -71,6 +75,7 @@ class Asker:
         answers: Answers,
         report: Report,
         progress: Progress,
+        interrupts: Interrupts,
         store: AnswerStore | None = None,
         watch: BudgetWatch | None = None,
     ) -> None:
@@ -87,7 +92,9 @@ class Asker:
         self._asking: dict[int, _Asking] = {}
         self._tickets: dict[int, _Ticket] = {}
         self._tokens_seen = 0
+        self._interrupts = interrupts
         self._stack = ExitStack()
+        self._calls: dict[int, AICall] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -100,9 +107,11 @@ class Asker:
     ) -> None:
         for asking in self._asking.values():
             self._progress.finish(asking.operator.call)
-        self._stack.__exit__(kind, error, trace)
-        if self._stored is not None:
-            self._stored.close()
+        try:
+            self._stack.__exit__(kind, error, trace)
+        finally:
+            if self._stored is not None:
+                self._stored.close()
 
     def ask(self, call: AICall, documents: Ints) -> None:
         """Ask about tuples of documents and wait for the answers; see `submit`."""
@@ -175,18 +184,39 @@ class Asker:
 
         Raises:
             RunError: a prompt failed and its call says that the query then fails.
+            Stopped: Ctrl-C was pressed meanwhile.
         """
         if self._work is None:
             self._work = self._open().run()
         started = time.perf_counter()
-        answers = next(self._work, None)
+        with self._interrupts.chunk():
+            answers = next(self._work, None)
         if answers is None:
             self._work = None
             return None
         ticket = self._tickets[answers.ticket]
         ticket.asking.operator.seconds += time.perf_counter() - started
         self._keep(ticket, answers)
+        if self._interrupts.wanted:
+            raise Stopped(self._how_to_go_on())
         return answers.ticket, ticket.wanted[answers.rows]
+
+    def check(self) -> None:
+        """Judge the shares of failed prompts, now that every prompt has its answer.
+
+        Raises:
+            RunError: more failed than `max_error_ratio` allows.
+        """
+        for index, call in self._calls.items():
+            self._check_errors(call, self._report.operators[index])
+
+    def _how_to_go_on(self) -> str:
+        if self._stored is None:
+            return "Stopped. Its answers are not kept: there is no answer store for them."
+        return (
+            "Stopped. The answers so far are kept: run the same query again and it goes on "
+            "where it was."
+        )
 
     def release(self, documents: Ints) -> None:
         """Tell the engine that documents will not be read again."""
@@ -219,6 +249,7 @@ class Asker:
 
     def _keep(self, ticket: _Ticket, answers: EngineAnswers) -> None:
         call, operator = ticket.asking.call, ticket.asking.operator
+        self._calls[call.index] = call
         # Errors come by position in the batch, answers by position in this delivery.
         at = {int(row): i for i, row in enumerate(answers.rows)} if answers.errors else {}
         errors = {at[row]: reason for row, reason in answers.errors.items()}
@@ -256,7 +287,8 @@ class Asker:
         ):
             self._progress.finish(operator.call)
             del self._asking[asking.call.index]
-            self._check_errors(asking.call, operator)
+            if operator.answers >= JUDGED_FROM:
+                self._check_errors(asking.call, operator)
 
     def _note_error(
         self, call: AICall, operator: OperatorReport, documents: Ints, reason: str

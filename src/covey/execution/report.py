@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+import pyarrow as pa
+
 from covey.engine.base import Counters
 
 # A report names every reason but not every row of a large failure.
@@ -73,6 +75,22 @@ class Report:
     errors: list[RowError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def error_table(self) -> pa.Table:
+        """The failed prompts: call, the start of each document, reason.
+
+        It holds the first `MAX_ERRORS_KEPT`; the operators' `failed` counts all.
+        """
+        return pa.table(
+            {
+                "call": pa.array([e.call for e in self.errors], pa.string()),
+                "documents": pa.array(
+                    [[_printable(text) for text in e.documents] for e in self.errors],
+                    pa.list_(pa.string()),
+                ),
+                "reason": pa.array([e.reason for e in self.errors], pa.string()),
+            }
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The report as plain Python values."""
         values = asdict(self)
@@ -95,6 +113,11 @@ class Report:
         lines += [f"failed: {count:,} x {reason}" for reason, count in reasons.items()]
         lines += self.notes
         return "\n".join(lines)
+
+
+def _printable(text: str) -> str:
+    """A text as Unicode: halves of surrogate pairs are replaced."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def joined(reports: Sequence[Report]) -> Report:

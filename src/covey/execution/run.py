@@ -74,15 +74,19 @@ class Runner:
     def _finish(self) -> pa.Table:
         plan = self._plan
         if not plan.effects:
-            return self._steps.complete(partial(self._relations.table, plan.final))
+            table = self._steps.complete(partial(self._relations.table, plan.final))
+            self._asker.check()
+            return table
         if plan.rehearsal is not None:
             self._steps.complete(partial(self._relations.table, plan.rehearsal))
+            self._asker.check()
             return self._relations.table(plan.final)
         while True:
             with self._relations.attempt() as attempt:
                 result = self._relations.table(plan.final)
                 missing = list(self._lookups.take_missing(plan.calls))
                 if not missing:
+                    self._asker.check()
                     attempt.keep()
                     return result
             for call, documents in missing:

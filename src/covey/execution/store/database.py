@@ -133,6 +133,7 @@ class AnswerDatabase:
         for table in ("salt", "questions", "answers"):
             where = f"WHERE {condition}" if table == "answers" else ""
             run(connection, f"CREATE TABLE fresh.{table} AS FROM {table} {where}")
+        run(connection, "CHECKPOINT fresh")
         run(connection, "DETACH fresh")
         connection.close()
         fresh.chmod(0o600)
@@ -146,6 +147,8 @@ class AnswerDatabase:
 
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not os.access(self.folder, os.W_OK):
+                raise StoreError(f"the answer store {self.path} is read-only")
             lock = FileLock(self.folder / "lock", mode=0o600, poll_interval=_POLL_SECONDS)
             with lock.acquire(timeout=WAIT_SECONDS):
                 yield
@@ -175,6 +178,8 @@ class AnswerDatabase:
             run(connection, _SCHEMA)
             for _ in range(SALT_WORDS):
                 run(connection, "INSERT INTO salt VALUES (?)", [secrets.randbits(64)])
+            # Closing would not tell that the disk is full.
+            run(connection, "CHECKPOINT")
         fresh.chmod(0o600)
         fresh.replace(self.path)
 
