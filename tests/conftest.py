@@ -21,9 +21,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
 
 
+@pytest.fixture(scope="session")
+def rates_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """How fast a model runs here is measured once for all tests."""
+    return tmp_path_factory.mktemp("rates")
+
+
 @pytest.fixture(autouse=True)
-def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache_folder(
+    rates_folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """An answer store for each test: no test touches the user's, or another's."""
     folder = tmp_path_factory.mktemp("cache")
+    (folder / "rates").symlink_to(rates_folder)
     monkeypatch.setenv("COVEY_CACHE", str(folder))
     return folder

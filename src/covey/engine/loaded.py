@@ -9,12 +9,14 @@ from collections.abc import Callable
 import torch
 
 from covey.engine.arena import KvArena
-from covey.engine.base import Engine, EngineSession
+from covey.engine.base import EngineSession
+from covey.engine.calibrate import measure
 from covey.engine.limits import Limits, cpu_limits, gpu_limits
 from covey.engine.readout import answer_tokens
 from covey.engine.runtime import ChunkRunner, Runtime
 from covey.engine.session import LocalSession
 from covey.errors import InputError, ModelError, RunError
+from covey.hardware.rates import Rates
 from covey.kernels.base import Geometry
 from covey.kernels.choose import choose_kernels
 from covey.models.checkpoint import open_checkpoint
@@ -39,6 +41,7 @@ class LoadedEngine:
         encoder: its tokenizer.
         layout: how prompts are laid out.
         limits: what a session may use.
+        kernels: names what runs the chunks; rates are measured for it.
     """
 
     def __init__(
@@ -50,8 +53,10 @@ class LoadedEngine:
         encoder: Encoder,
         layout: Layout,
         limits: Limits,
+        kernels: str = "",
     ) -> None:
         self.name = name
+        self.kernels = kernels
         self.fingerprint = fingerprint
         self.limits = limits
         self._make_runner = runner
@@ -67,13 +72,9 @@ class LoadedEngine:
             raise RunError(
                 f"{self.name} already runs a query. Wait for it, or connect a second time."
             )
-        slots = self.limits.slots
-        if self._runner is None or self._runner[0] != slots:
-            self._runner = None  # an arena is freed before another is made
-            self._runner = (slots, self._make_runner(slots))
         session = LocalSession(
             documents,
-            self._runner[1],
+            self._ready(),
             self._spec,
             self._encoder,
             self._layout,
@@ -83,11 +84,24 @@ class LoadedEngine:
         self._busy = True
         return session
 
+    def rates(self) -> Rates:
+        """Time a few chunks; see `covey.engine.calibrate`."""
+        # The processor works on the chunks itself where none is ever left under way.
+        threads = torch.get_num_threads() if self.limits.in_flight == 1 else None
+        return measure(self._ready(), self.limits.budget, self.limits.slots, threads)
+
+    def _ready(self) -> ChunkRunner:
+        slots = self.limits.slots
+        if self._runner is None or self._runner[0] != slots:
+            self._runner = None  # an arena is freed before another is made
+            self._runner = (slots, self._make_runner(slots))
+        return self._runner[1]
+
     def _release(self) -> None:
         self._busy = False
 
 
-def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -> Engine:
+def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -> LoadedEngine:
     """Load a model's weights onto a device.
 
     Args:
@@ -133,6 +147,7 @@ def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -
         checked_encoder(encoder, encoder.json),
         LAYOUTS[layout],
         _limits(spec, where),
+        type(kernels).__name__,
     )
 
 

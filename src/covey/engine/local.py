@@ -14,7 +14,7 @@ from covey.engine.limits import Limits, cpu_limits, gpu_limits
 from covey.engine.outlook import ByteMeasure, Measure, Outlook, TokenMeasure
 from covey.hardware.devices import has_cuda, present_device
 from covey.hardware.facts import Device
-from covey.hardware.rates import read_rates
+from covey.hardware.rates import read_rates, write_rates
 from covey.models.costs import ModelCosts, costs_of
 from covey.models.files import ModelFiles
 from covey.models.registry import find_known, is_path, local_path, model_files
@@ -23,6 +23,7 @@ from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS
 from covey.prompts.question import QuestionKind
 
 if TYPE_CHECKING:
+    from covey.engine.loaded import LoadedEngine
     from covey.models.tokenizer import TextEncoder
 
 
@@ -78,7 +79,20 @@ class LocalModel:
         """Load the weights; see `ModelSource.open`."""
         from covey.engine.loaded import load_engine
 
-        return load_engine(self.name, self.files, self.device, self.layout)
+        engine = load_engine(self.name, self.files, self.device, self.layout)
+        self._keep_rates(engine)
+        return engine
+
+    def _keep_rates(self, engine: LoadedEngine) -> None:
+        """Measure how fast the model is here, once for a device and kernels."""
+        on_gpu = has_cuda() if self.device is None else self.device == "cuda"
+        device = present_device(on_gpu)
+        costs = planned_costs(self.spec, on_gpu, engine.limits.budget)
+        if device is None:
+            return
+        key = rates_key(self.spec, costs)
+        if read_rates(device.name, key, engine.kernels) is None:
+            write_rates(device.name, key, engine.kernels, engine.rates())
 
     def outlook(self) -> Outlook:
         """See `ModelSource.outlook`."""

@@ -34,25 +34,29 @@ class Rates:
         return passes * self.pass_seconds + tokens * self.token_seconds + pairs * self.pair_seconds
 
 
-def read_rates(device: str, model: str) -> Rates | None:
+def read_rates(device: str, model: str, kernels: str | None = None) -> Rates | None:
     """The rates measured for a model on a device, None where there are none yet.
 
     Args:
         device: its name.
         model: what names the model and how it is computed.
+        kernels: what must have run it; None takes what ran it last.
     """
     try:
         kept = json.loads(_file(device, model).read_text(encoding="utf-8"))
+        if kernels is not None and kept["kernels"] != kernels:
+            return None
         return Rates(**kept["rates"])
     except (OSError, ValueError, KeyError, TypeError):
         # A file that is missing, cut short or of another version is measured again.
         return None
 
 
-def write_rates(device: str, model: str, rates: Rates) -> None:
+def write_rates(device: str, model: str, kernels: str, rates: Rates) -> None:
     """Keep rates for `read_rates`; where the folder cannot be written they are lost."""
     path = _file(device, model)
-    text = json.dumps({"device": device, "model": model, "rates": asdict(rates)}, indent=1)
+    kept = {"device": device, "model": model, "kernels": kernels, "rates": asdict(rates)}
+    text = json.dumps(kept, indent=1)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Renamed into place, so that no other process reads half a file.
