@@ -181,7 +181,7 @@ def _forecast(
 ) -> Forecast:
     lookups, answers, documents = known
     rates = pass_rates(plan.calls)
-    lengths = LengthBook(documents, outlook.measure)
+    lengths = LengthBook(documents, outlook.measure, outlook.shares)
     dry = DryRun(plan, connection.duckdb, lookups, answers, documents, lengths, outlook.capacity)
     try:
         with dry:

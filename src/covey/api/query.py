@@ -204,7 +204,11 @@ class Query:
         self._report = reports[0] if len(reports) == 1 else joined(reports)
 
     def _watch(self) -> BudgetWatch | None:
-        return BudgetWatch(self._budget, self._connection.hourly) if self._budget.limits else None
+        connection = self._connection
+        if not self._budget.limits:
+            return None
+        price = connection.hourly if self._budget.max_cost is not None else None
+        return BudgetWatch(self._budget, price, kept=connection.store is not None)
 
     @property
     def columns(self) -> list[str]:

@@ -60,6 +60,18 @@ def query(
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Ask everything anew and keep no answers.")
     ] = False,
+    max_calls: Annotated[
+        int | None, typer.Option("--max-calls", metavar="N", help="Most model calls.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", metavar="N", help="Most tokens computed.")
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option("--max-seconds", metavar="S", help="Longest run.")
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", metavar="USD", help="Most US dollars.")
+    ] = None,
 ) -> None:
     """Run a query and print its result.
 
@@ -75,7 +87,15 @@ def query(
         raise InputError("--cache and --no-cache exclude each other.")
     kept = cache or not no_cache
     progress = False if no_progress else None
-    with covey.connect(model, progress=progress, cache=kept) as connection:
+    with covey.connect(
+        model,
+        progress=progress,
+        cache=kept,
+        max_calls=max_calls,
+        max_tokens=max_tokens,
+        max_seconds=max_seconds,
+        max_cost=max_cost,
+    ) as connection:
         run = connection.run(text)
         target.write(run.arrow())
         if report:
@@ -83,14 +103,23 @@ def query(
 
 
 @guarded
-def explain(sql: Sql, model: Model = None) -> None:
-    """Print a query's plan and what it is expected to cost. Nothing is run."""
+def explain(
+    sql: Sql,
+    model: Model = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+    analyze: Annotated[
+        bool,
+        typer.Option("--analyze", help="Run the query, and print what happened beside the plan."),
+    ] = False,
+) -> None:
+    """Print a query's plan and what it is expected to cost. Nothing is run but with --analyze."""
     text = read_sql(sql)
 
     import covey
 
     with covey.connect(model, progress=False) as connection:
-        typer.echo(connection.explain(text))
+        form = "json" if as_json else "text"
+        typer.echo(connection.explain(text, form, analyze=analyze))
 
 
 def read_sql(argument: str) -> str:

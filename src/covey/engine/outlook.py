@@ -66,6 +66,7 @@ class Outlook:
         device: where it will run; None where its facts are not known.
         rates: measured there; None where nothing was measured yet.
         capacity: tokens whose keys and values it can hold at once, about.
+        shares: whether it computes what documents begin alike with once.
     """
 
     measure: Measure
@@ -73,6 +74,7 @@ class Outlook:
     device: Device | None = None
     rates: Rates | None = None
     capacity: int | None = None
+    shares: bool = True
 
 
 class TokenMeasure:

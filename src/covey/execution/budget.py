@@ -80,6 +80,7 @@ class BudgetWatch:
     Args:
         budget: the limits.
         price: US dollars an hour; None where it is not known.
+        kept: whether answers are kept for a later run.
         clock: seconds that only grow; a test gives its own.
     """
 
@@ -87,10 +88,12 @@ class BudgetWatch:
         self,
         budget: Budget,
         price: float | None,
+        kept: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._budget = budget
         self._price = price
+        self._kept = kept
         self._clock = clock
         self._started: float | None = None
         self._calls = 0
@@ -132,9 +135,10 @@ class BudgetWatch:
                 self._stop("max_cost", cost, self._budget.max_cost, "cost")
 
     def _stop(self, name: str, found: float, limit: float, verb: str) -> None:
+        kept = ", and those answers are kept: the next run asks only the rest" if self._kept else ""
         raise BudgetError(
             f"The query was stopped: it {verb} {_shown(name, found)}, and {name} allows "
-            f"{_shown(name, limit)}. {self._answered:,} prompts have their answers. "
+            f"{_shown(name, limit)}. {self._answered:,} prompts were answered{kept}. "
             f"Raise {name}, or narrow the query."
         )
 

@@ -27,9 +27,11 @@ class LengthBook:
     Args:
         documents: the documents of the query, to which more may be added.
         measure: counts tokens.
+        shares: whether the model computes what documents begin alike with once.
     """
 
-    def __init__(self, documents: DocumentStore, measure: Measure) -> None:
+    def __init__(self, documents: DocumentStore, measure: Measure, shares: bool) -> None:
+        self._shares = shares
         self._documents = documents
         self._measure = measure
         self._lengths: Floats = np.empty(0, np.float64)
@@ -73,10 +75,13 @@ class LengthBook:
         self._counted_tokens += int(self._measure.documents([head]).sum())
 
     def shared(self, ids: Ints) -> float:
-        """The share of some documents' text that begins like another one's.
+        """The share of some documents' tokens that begin like another one's.
 
-        What a trie of them saves (design §5), in characters.
+        What a trie of them saves (design §5). Beginnings are compared by characters; the last
+        token of a common one is not counted, since what follows may be merged with it.
         """
+        if not self._shares:
+            return 0.0
         texts, size = [], 0
         for text in self._documents.texts(ids):
             size += len(text)
@@ -85,7 +90,9 @@ class LengthBook:
             texts.append(text)
         texts.sort()
         total = sum(map(len, texts))
-        saved = sum(_common(a, b) for a, b in itertools.pairwise(texts))
+        a_token = max(self._counted_bytes, 1) / max(self._counted_tokens, 1)
+        common = (_common(a, b) for a, b in itertools.pairwise(texts))
+        saved = sum(length - a_token for length in common if length > a_token)
         return saved / total if total else 0.0
 
 

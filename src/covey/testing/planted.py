@@ -65,7 +65,7 @@ class PlantedModel:
 
     def outlook(self) -> Outlook:
         """Lengths in its own tokens; it does no work that takes time."""
-        return Outlook(_PlantedMeasure(), capacity=CAPACITY)
+        return Outlook(_PlantedMeasure(), capacity=CAPACITY, shares=False)
 
     def session(self, documents: DocumentStore) -> PlantedSession:
         """Open a session; see `covey.engine.base.Engine`."""
