@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import io
+import json
 
+import pyarrow as pa
 import pytest
 
+import covey
 from covey.execution.progress import (
+    JsonProgress,
+    NotebookProgress,
+    PlainProgress,
     Progress,
     SilentProgress,
     TerminalProgress,
     duration,
     progress_for,
 )
+from covey.testing import PlantedModel, planted
 
 SHOW_CURSOR = "\x1b[?25h"
 HIDE_CURSOR = "\x1b[?25l"
@@ -127,7 +134,7 @@ def test_names_that_never_started_are_ignored(terminal: Terminal) -> None:
     assert terminal.getvalue() == ""
 
 
-@pytest.mark.parametrize("enabled", [None, True, False])
+@pytest.mark.parametrize("enabled", [None, False])
 def test_a_stream_that_is_no_terminal_stays_silent(enabled: bool | None) -> None:
     stream = io.StringIO()
     progress = progress_for(stream, enabled)
@@ -142,6 +149,93 @@ def test_a_terminal_shows_lines_unless_told_not_to(
 ) -> None:
     drive(progress_for(terminal, enabled))
     assert ("AI.IF 1" in terminal.getvalue()) is shows
+
+
+@pytest.mark.parametrize("shown", [True, "plain"])
+def test_a_log_gets_a_line_now_and_then_and_one_at_the_end(shown: bool | str) -> None:
+    stream, clock = io.StringIO(), Clock()
+    assert isinstance(progress_for(stream, shown), PlainProgress)
+    progress = PlainProgress(stream, clock)
+    progress.start("AI.IF 1", None)
+    for second in range(25):
+        clock.now += 1
+        progress.update("AI.IF 1", second, 100, 10 * second)
+    progress.update("AI.IF 1", 40, 40, 400)
+    progress.finish("AI.IF 1")
+    progress.finish("AI.IF 1")
+    assert stream.getvalue().splitlines() == [
+        "AI.IF 1  9 of 100 rows (9%)  9 tokens/s  1:41 left",
+        "AI.IF 1  19 of 100 rows (19%)  10 tokens/s  1:25 left",
+        "AI.IF 1  40 rows  16 tokens/s  in 25 s",
+    ]
+
+
+def test_a_program_gets_an_object_an_event() -> None:
+    stream, clock = io.StringIO(), Clock()
+    assert isinstance(progress_for(stream, "json"), JsonProgress)
+    progress = JsonProgress(stream, clock)
+    progress.start("AI.IF('x\ny')", None)
+    clock.now += 0.5
+    progress.update("AI.IF('x\ny')", 1, 9, 5)
+    clock.now += 0.5
+    progress.update("AI.IF('x\ny')", 2, 8, 10)
+    progress.finish("AI.IF('x\ny')")
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [event["event"] for event in events] == ["start", "progress", "finish"]
+    assert events[1] == {
+        "event": "progress", "operator": "AI.IF('x\ny')", "done": 2, "total": 8,
+        "tokens": 10, "seconds": 1.0,
+    }  # fmt: skip
+
+
+def test_a_notebook_replaces_its_lines() -> None:
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, text: str) -> None:
+            shown.append(text)
+
+    def show(text: str) -> Handle:
+        shown.append(text)
+        return Handle()
+
+    clock = Clock()
+    progress = NotebookProgress(show, clock)
+    progress.start("AI.IF 1", 4)
+    clock.now += 1
+    progress.update("AI.IF 1", 2, 4, 100)
+    clock.now += 1
+    progress.finish("AI.IF 1")
+    assert shown == [
+        "AI.IF 1  0 of 4 rows (0%)",
+        "AI.IF 1  2 of 4 rows (50%)  100 tokens/s  1.0 s left",
+        "AI.IF 1  2 of 4 rows (50%)  50 tokens/s  in 2.0 s",
+    ]
+
+
+def test_totals_are_projected_and_end_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 50)
+    monkeypatch.setattr("covey.execution.flow.BATCH_ROWS", 100)
+    monkeypatch.setattr("covey.execution.progress.SECONDS_BETWEEN_EVENTS", 0.0)
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    model = PlantedModel(lambda question, documents: 0.9 if documents[0][-1] in "02468" else 0.1)
+    with covey.connect(model, progress="json") as con:
+        con.register("t", pa.table({"s": [f"ticket {i}" for i in range(1000)]}))
+        query = "SELECT * FROM t WHERE AI.IF(PROMPT('A {0}', s)) AND AI.IF(PROMPT('B {0}', s))"
+        assert len(con.run(query).fetchall()) == 500
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    for name, total in (("A {0}", 1000), ("B {0}", 500)):
+        mine = [event for event in events if name in event["operator"]]
+        assert [event["event"] for event in mine].count("finish") == 1
+        assert mine[-1]["done"] == mine[-1]["total"] == total
+    first = next(event for event in events if event["event"] == "progress")
+    assert first["total"] == 1000, "the whole is expected from the first batch on"
+
+
+def test_another_kind_of_progress_is_refused() -> None:
+    with pytest.raises(covey.InputError, match="'plain', 'json'"):
+        covey.connect(PlantedModel(lambda *_: 1.0), progress="loud")
 
 
 def test_a_closed_or_missing_stream_is_silent(terminal: Terminal) -> None:

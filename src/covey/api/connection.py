@@ -21,7 +21,7 @@ from covey.engine.base import Engine, ModelSource
 from covey.engine.outlook import Outlook
 from covey.errors import InputError
 from covey.execution.budget import NO_BUDGET, Budget
-from covey.execution.progress import Progress, progress_for
+from covey.execution.progress import Progress, Shown, check_shown, progress_for
 from covey.execution.store.location import CacheOptions, cache_options
 from covey.execution.store.store import AnswerStore
 from covey.prompts.question import QuestionKind
@@ -34,7 +34,7 @@ def connect(
     model: str | PathLike[str] | ModelSource | None = None,
     *,
     database: str | PathLike[str] = ":memory:",
-    progress: bool | None = None,
+    progress: Shown = None,
     dialect: str | None = None,
     cache: bool | str | PathLike[str] | CacheOptions = True,
     price_per_hour: float | None = None,
@@ -50,7 +50,9 @@ def connect(
             folder with safetensors, or a `covey.testing.PlantedModel`. None takes the
             default of this machine.
         database: a DuckDB database file; in memory unless given.
-        progress: show how far a query is; None shows it on a terminal only.
+        progress: show how far a query is; None does so on a terminal and in a notebook, True
+            also elsewhere, a line now and then; "plain" always in lines, "json" as events,
+            an object a line, both on standard error.
         dialect: "snowflake" or "bigquery" accepts only that vendor's spelling of AI
             functions; None accepts both, also side by side. Other SQL is always DuckDB's.
         cache: whether answers are kept between runs, so that a query that ran before, or
@@ -90,7 +92,7 @@ class Connection:
         self,
         model: ModelSource,
         database: str | PathLike[str],
-        progress: bool | None,
+        progress: Shown,
         dialect: Dialect | None = None,
         store: AnswerStore | None = None,
         price: float | None = None,
@@ -107,7 +109,7 @@ class Connection:
         self._model = model
         self._engine: Engine | None = None
         self._lookup_names = 0
-        self._show_progress = progress
+        self._show_progress = check_shown(progress)
         self.dialect = dialect
         self.store = store
         self.price = price

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,13 @@ Model = Annotated[
         "--model", "-m", metavar="MODEL", help="A name that `covey models` lists, or a path."
     ),
 ]
+
+
+class ProgressForm(Enum):
+    """How progress is written where no terminal shows it."""
+
+    PLAIN = "plain"
+    JSON = "json"
 
 
 @guarded
@@ -48,6 +56,14 @@ def query(
         bool,
         typer.Option("--report/--no-report", help="Say on standard error what the run did."),
     ] = True,
+    progress: Annotated[
+        ProgressForm | None,
+        typer.Option(
+            "--progress",
+            help="On standard error: a line now and then, or a JSON object an event.",
+            show_default=False,
+        ),
+    ] = None,
     cache: Annotated[
         Path | None,
         typer.Option(
@@ -82,14 +98,15 @@ def query(
     target = destination(format, output)
 
     import covey
+    from covey.execution.progress import check_shown
 
     if cache is not None and no_cache:
         raise InputError("--cache and --no-cache exclude each other.")
     kept = cache or not no_cache
-    progress = False if no_progress else None
+    shown = check_shown(progress and progress.value)
     with covey.connect(
         model,
-        progress=progress,
+        progress=False if no_progress else shown,
         cache=kept,
         max_calls=max_calls,
         max_tokens=max_tokens,

@@ -92,6 +92,7 @@ class Asker:
         self._asking: dict[int, _Asking] = {}
         self._tickets: dict[int, _Ticket] = {}
         self._tokens_seen = 0
+        self._share = 1.0
         self._interrupts = interrupts
         self._stack = ExitStack()
         self._calls: dict[int, AICall] = {}
@@ -218,6 +219,10 @@ class Asker:
             "where it was."
         )
 
+    def reached(self, share: float) -> None:
+        """See `Asking.reached`: totals are expected to grow in the same proportion."""
+        self._share = share
+
     def release(self, documents: Ints) -> None:
         """Tell the engine that documents will not be read again."""
         if self._session is not None:
@@ -281,9 +286,12 @@ class Asker:
         if self._watch is not None:
             self._watch.after(len(answers.rows), fresh)
         operator = asking.operator
-        self._progress.update(operator.call, asking.done, asking.total, asking.tokens)
-        if asking.done == asking.total and not any(
-            other.asking is asking for other in self._tickets.values()
+        total = round(asking.total / self._share)
+        self._progress.update(operator.call, asking.done, total, asking.tokens)
+        if (
+            self._share == 1.0
+            and asking.done == asking.total
+            and not any(other.asking is asking for other in self._tickets.values())
         ):
             self._progress.finish(operator.call)
             del self._asking[asking.call.index]

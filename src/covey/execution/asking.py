@@ -35,6 +35,10 @@ class Asking(Protocol):
         """
         ...
 
+    def reached(self, share: float) -> None:
+        """That share of the rows, in (0, 1], has been taken up by now, for what is shown."""
+        ...
+
     def release(self, documents: Ints) -> None:
         """Documents, (n,) ids, will not be anchors again."""
         ...

@@ -85,6 +85,9 @@ class DryAsker:
         """There is nothing to wait for."""
         return None
 
+    def reached(self, share: float) -> None:
+        """See `Asking.reached`; nothing is shown."""
+
     def release(self, documents: Ints) -> None:
         """See `Asking.release`."""
         held = self._held.drop(documents)

@@ -86,6 +86,8 @@ class FlowRunner:
         while self._batches or self._next_row < total:
             while self._next_row < total and self._whole() < self._in_flight():
                 first, self._next_row = self._next_row, self._end_of_batch(total)
+                if self._step.found is None:
+                    self._asker.reached(self._next_row / total)
                 self._add(_Batch(np.arange(first, self._next_row), whole=True))
             if self._advance():
                 if self._enough():

@@ -1,21 +1,32 @@
-"""What a person sees while a query runs: one line an operator, on a terminal only.
+"""What a person or a program sees while a query runs.
 
-Execution reports through the `Progress` protocol; nothing here is asked for an answer.
-rich is imported when the first line is drawn, never before.
+One line an operator on a terminal or in a notebook, a line now and then in a plain log,
+or one JSON object an event. Execution reports through the `Progress` protocol; nothing
+here is asked for an answer, and no text of a document is shown. rich and IPython are
+imported when the first line is drawn, never before.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
+
+from covey.errors import InputError
 
 if TYPE_CHECKING:
     from rich.live import Live
 
 # Drawing costs about a millisecond, and a person reads no faster than this.
 SECONDS_BETWEEN_DRAWS = 0.1
+SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_EVENTS = 1.0
+
+# What `connect(progress=…)` takes.
+Shown = bool | Literal["plain", "json"] | None
 
 
 class Progress(Protocol):
@@ -26,7 +37,10 @@ class Progress(Protocol):
     """
 
     def start(self, operator: str, total: int | None) -> None:
-        """An operator begins; `total` is its number of prompts, None while unknown."""
+        """An operator begins; `total` is its number of prompts, None while unknown.
+
+        Later totals are what is expected by then: filters before it pass fewer rows or more.
+        """
         ...
 
     def update(self, operator: str, done: int, total: int | None, tokens: int) -> None:
@@ -149,6 +163,144 @@ class TerminalProgress:
         self._live.update(Text(lines, no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
+class NotebookProgress:
+    """Shows the lines below a notebook's cell, each time in the place of the last.
+
+    Args:
+        show: displays a text and returns a handle whose `update` replaces it.
+        clock: seconds that only grow; a test gives its own.
+    """
+
+    def __init__(
+        self, show: Callable[[str], Any], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._show = show
+        self._clock = clock
+        self._lines: dict[str, _Line] = {}
+        self._handle: Any = None
+        self._drawn = 0.0
+
+    def start(self, operator: str, total: int | None) -> None:
+        """See `Progress.start`."""
+        self._lines[operator] = _Line(operator, self._clock(), total)
+        self._draw()
+
+    def update(self, operator: str, done: int, total: int | None, tokens: int) -> None:
+        """See `Progress.update`."""
+        line = self._lines.get(operator)
+        if line is None:
+            return
+        line.done, line.total, line.tokens = done, total, tokens
+        if self._clock() - self._drawn >= SECONDS_BETWEEN_DRAWS:
+            self._draw()
+
+    def finish(self, operator: str) -> None:
+        """See `Progress.finish`."""
+        line = self._lines.get(operator)
+        if line is not None and line.finished is None:
+            line.finished = self._clock()
+            self._draw()
+
+    def _draw(self) -> None:
+        now = self._drawn = self._clock()
+        text = "\n".join(line.text(now) for line in self._lines.values())
+        if self._handle is None:
+            self._handle = self._show(text)
+        else:
+            self._handle.update(text)
+
+
+class PlainProgress:
+    """Writes a line now and then, for logs.
+
+    Args:
+        stream: the log.
+        clock: seconds that only grow; a test gives its own.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._lines: dict[str, _Line] = {}
+        self._written: dict[str, float] = {}
+
+    def start(self, operator: str, total: int | None) -> None:
+        """See `Progress.start`."""
+        now = self._clock()
+        self._lines[operator] = _Line(operator, now, total)
+        self._written[operator] = now
+
+    def update(self, operator: str, done: int, total: int | None, tokens: int) -> None:
+        """See `Progress.update`. Writes at most every `SECONDS_BETWEEN_LINES`."""
+        line = self._lines.get(operator)
+        if line is None:
+            return
+        line.done, line.total, line.tokens = done, total, tokens
+        if self._clock() - self._written[operator] >= SECONDS_BETWEEN_LINES:
+            self._write(line)
+
+    def finish(self, operator: str) -> None:
+        """See `Progress.finish`."""
+        line = self._lines.pop(operator, None)
+        if line is not None:
+            line.finished = self._clock()
+            self._write(line)
+
+    def _write(self, line: _Line) -> None:
+        self._written[line.operator] = self._clock()
+        print(" ".join(line.text(self._clock()).split("\n")), file=self._stream, flush=True)
+
+
+class JsonProgress:
+    """Writes one JSON object an event: "start", "progress", "finish".
+
+    Every object has `event`, `operator` (the call as written), `done`, `total` (prompts;
+    null while unknown), `tokens` and `seconds` since the start.
+
+    Args:
+        stream: where each object is a line.
+        clock: seconds that only grow; a test gives its own.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._lines: dict[str, _Line] = {}
+        self._written: dict[str, float] = {}
+
+    def start(self, operator: str, total: int | None) -> None:
+        """See `Progress.start`."""
+        self._lines[operator] = _Line(operator, self._clock(), total)
+        self._write("start", self._lines[operator])
+
+    def update(self, operator: str, done: int, total: int | None, tokens: int) -> None:
+        """See `Progress.update`. Writes at most every `SECONDS_BETWEEN_EVENTS`."""
+        line = self._lines.get(operator)
+        if line is None:
+            return
+        line.done, line.total, line.tokens = done, total, tokens
+        if self._clock() - self._written[operator] >= SECONDS_BETWEEN_EVENTS:
+            self._write("progress", line)
+
+    def finish(self, operator: str) -> None:
+        """See `Progress.finish`."""
+        line = self._lines.pop(operator, None)
+        if line is not None:
+            self._write("finish", line)
+
+    def _write(self, event: str, line: _Line) -> None:
+        now = self._written[line.operator] = self._clock()
+        values = {
+            "event": event,
+            "operator": line.operator,
+            "done": line.done,
+            "total": line.total,
+            "tokens": line.tokens,
+            "seconds": round(now - line.started, 3),
+        }
+        print(json.dumps(values), file=self._stream, flush=True)
+
+
 def duration(seconds: float) -> str:
     """A time for people: `42 s`, `3:05` (minutes and seconds) or `1:02:03`."""
     whole = round(seconds)
@@ -159,14 +311,49 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def progress_for(stream: TextIO | None, enabled: bool | None) -> Progress:
+def progress_for(stream: TextIO | None, shown: Shown) -> Progress:
     """The progress to use for an output stream.
 
     Args:
-        stream: where a person may be watching; None (a process without a standard
-            error) shows nothing.
-        enabled: False for none; None or True for lines when `stream` is a terminal.
+        stream: where a person or a program may be watching; None (a process without a
+            standard error) shows nothing.
+        shown: False for nothing; None for lines on a terminal and in a notebook; True also
+            for a line now and then elsewhere; "plain" for those everywhere; "json" for
+            events.
     """
-    if enabled is False or stream is None or stream.closed or not stream.isatty():
+    if shown is False or stream is None or stream.closed:
         return SilentProgress()
-    return TerminalProgress(stream)
+    if shown == "json":
+        return JsonProgress(stream)
+    if shown == "plain":
+        return PlainProgress(stream)
+    if "ipykernel" in sys.modules:
+        return NotebookProgress(_display)
+    if stream.isatty():
+        return TerminalProgress(stream)
+    return PlainProgress(stream) if shown else SilentProgress()
+
+
+def check_shown(shown: Any) -> Shown:
+    """What `connect(progress=…)` was given.
+
+    Raises:
+        InputError: it is none of those that `Shown` names.
+    """
+    if shown is None or isinstance(shown, bool) or shown in ("plain", "json"):
+        chosen: Shown = shown
+        return chosen
+    raise InputError(f"progress is True, False, 'plain', 'json' or None, not {shown!r}.")
+
+
+def _display(text: str) -> Any:
+    """A text below the cell of the notebook that runs."""
+    from IPython.display import display  # type: ignore[import-not-found]
+
+    handle = display({"text/plain": text}, raw=True, display_id=True)
+
+    class Handle:
+        def update(self, text: str) -> None:
+            handle.update({"text/plain": text}, raw=True)
+
+    return Handle()

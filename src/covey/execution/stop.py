@@ -92,7 +92,9 @@ class Interrupts:
     def _listen(self, heard: socket.socket) -> None:
         try:
             while number := heard.recv(1):
-                if number[0] == signal.SIGINT and not self._in_chunk:
+                # Where the handler has run, Python and not DuckDB was at work.
+                heeded = self.wanted or self._raised
+                if number[0] == signal.SIGINT and not self._in_chunk and not heeded:
                     self._interrupt()
         except OSError:
             return  # The block was left.
