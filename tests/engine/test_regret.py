@@ -13,6 +13,7 @@ import pytest
 import covey
 from covey.engine.base import Answers
 from covey.engine.limits import Limits
+from covey.engine.outlook import Outlook, TokenMeasure
 from covey.engine.session import LocalSession
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import QuestionKind
@@ -108,6 +109,9 @@ class ChanceEngine:
 
     def open(self) -> Self:
         return self
+
+    def outlook(self) -> Outlook:
+        return Outlook(TokenMeasure(LAYOUT, CharEncoder(), None))
 
     def session(self, documents: DocumentStore) -> LocalSession:
         session = ChanceSession(

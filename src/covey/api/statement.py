@@ -19,6 +19,7 @@ from covey.execution.lookup import Lookups
 from covey.execution.report import OperatorReport, Report
 from covey.execution.run import Runner
 from covey.execution.stop import Interrupts
+from covey.optimizer.choice import OrderChooser
 from covey.plan.forecast import Forecast
 from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
@@ -113,7 +114,8 @@ class Statement:
                 watch,
             )
             with asker:
-                runner = Runner(plan, relations, lookups, asker, documents, report)
+                chooser = OrderChooser(plan.calls, connection.outlook)
+                runner = Runner(plan, relations, lookups, asker, documents, report, chooser)
                 return runner.run(), report
 
     def _planned(self) -> AbstractContextManager[tuple[PhysicalPlan, Lookups]]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from covey.errors import RunError
 from covey.plan.nodes import DocumentColumn, Load, Prune, Step
-from covey.plan.rows import BATCH_ROWS, FIRST_ROW, LAST_ROW
+from covey.plan.rows import BATCH_ROWS, FIRST_ROW, LAST_ROW, Condition, JoinRows
 from covey.sql.bind import in_transaction
 from covey.sql.text import quote_name
 
@@ -87,6 +87,40 @@ class Relations:
             ).fetchall()
         finally:
             self._connection.unregister("covey_kept")
+
+    def count_texts(self, column: DocumentColumn) -> tuple[int, int]:
+        """See `StepRunner.count_texts`."""
+        text = column.expression
+        rows = self._connection.execute(
+            f"SELECT count({text}), count(DISTINCT hash({text})) FILTER ({text} IS NOT NULL) "
+            f"FROM {column.table} AS {quote_name(column.alias)}"
+        ).fetchall()
+        return int(rows[0][0]), int(rows[0][1])
+
+    def passing(
+        self,
+        graph: JoinRows,
+        sources: tuple[int, ...],
+        rows: list[Ints],
+        condition: Condition,
+    ) -> npt.NDArray[np.bool_]:
+        """See `StepRunner.passing`."""
+        names = {f"covey_{place}": column for place, column in enumerate(rows)}
+        asked = pa.table({"covey_at": np.arange(len(rows[0])), **names})
+        relations = [graph.relations[source] for source in sources]
+        tables = ", ".join(f"{relation.table} AS {relation.alias}" for relation in relations)
+        same = " AND ".join(f"{r.row_id} = covey_{place}" for place, r in enumerate(relations))
+        self._connection.register("covey_asked", asked)
+        try:
+            found = self.table(
+                f"{graph.prefix}SELECT covey_at FROM covey_asked, {tables} "
+                f"WHERE {same} AND ({condition.text})"
+            )
+        finally:
+            self._connection.unregister("covey_asked")
+        passed = np.zeros(len(rows[0]), np.bool_)
+        passed[found.column(0).to_numpy()] = True
+        return passed
 
     def texts(self, column: DocumentColumn, rows: Ints) -> pa.ChunkedArray:
         """The texts of some rows of a loaded source, in the order of `rows`."""

@@ -8,7 +8,7 @@ are resident.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +16,9 @@ import numpy.typing as npt
 
 from covey.errors import RunError
 from covey.execution.asking import Asking
+from covey.execution.sample import SEED, Sampler, flow_facts
 from covey.execution.steps import StepRunner
+from covey.plan.choice import Chooser, Decision, FlowChoice
 from covey.plan.nodes import Ask, DocumentColumn, Flow
 from covey.plan.rows import Target
 from covey.prompts.documents import NULL_ID
@@ -34,6 +36,9 @@ BYTES_A_TOKEN = 3.0
 # tokenise before the first answer, and to look through for each chunk of answers.
 BATCH_BYTES = 32_000_000
 BATCH_ROWS = 100_000
+# Rows that go first where the order rests on words alone: this share of all, and so many.
+PILOT_SHARE = 0.04
+MIN_PILOT = 12
 
 
 @dataclass(eq=False)
@@ -65,15 +70,27 @@ class FlowRunner:
         step: the step.
         runner: asks one call for the rows of a query.
         asker: the engine's side.
+        chooser: decides the order of conditions; None keeps that of the plan.
+
+    Attributes:
+        decisions: what was decided, in order.
     """
 
-    def __init__(self, step: Flow, runner: StepRunner, asker: Asking) -> None:
+    def __init__(
+        self, step: Flow, runner: StepRunner, asker: Asking, chooser: Chooser | None = None
+    ) -> None:
         self._step = step
         self._runner = runner
         self._asker = asker
         self._next_row = 0
         self._batches: list[_Batch] = []
         self._order = list(range(len(step.stages)))
+        self._chooser = chooser
+        self._choice: FlowChoice | None = None
+        self._through = 0
+        # Random rows that go first, to see whether the order holds, and whether they are through.
+        self._pilot: Ints = np.empty(0, np.int64)
+        self._trying = False
         self._anchors = {
             ask.anchor_documents
             for ask in step.asks
@@ -83,24 +100,75 @@ class FlowRunner:
     def run(self) -> None:
         """Ask until every row is through, or enough are found."""
         total = 0 if self._step.needed == 0 else self._runner.rows_of(self._step.table)
+        self._choose(total)
         while self._batches or self._next_row < total:
             while self._next_row < total and self._whole() < self._in_flight():
                 first, self._next_row = self._next_row, self._end_of_batch(total)
                 if self._step.found is None:
                     self._asker.reached(self._next_row / total)
-                self._add(_Batch(np.arange(first, self._next_row), whole=True))
+                rows = np.setdiff1d(np.arange(first, self._next_row), self._pilot)
+                self._add(_Batch(rows, whole=True))
             if self._advance():
                 if self._enough():
                     return
             elif self._batches:
                 answered = self._asker.wait()
-                if answered is not None and self._step.found is None:
-                    self._go_on(*answered)
+                if answered is not None:
+                    self._observe(*answered)
+                    if self._step.found is None:
+                        self._go_on(*answered)
+            self._review()
+
+    @property
+    def decisions(self) -> Sequence[Decision]:
+        return () if self._choice is None else self._choice.decisions
+
+    def _choose(self, total: int) -> None:
+        """Choose the order of the conditions, asking about a sample where that is worth it."""
+        conditions = [stage for stage in self._step.stages if stage.passes is not None]
+        if self._chooser is None or len(conditions) < 2 or not total:
+            return
+        facts = flow_facts(self._step, self._runner, self._asker.capacity())
+        choice = self._choice = self._chooser.open(self._step, facts)
+        self._reorder()
+        if self._step.needed is not None:
+            return
+        if Sampler(self._step, self._runner, self._asker, choice).run():
+            self._review()
+        elif total >= MIN_PILOT / PILOT_SHARE:
+            chance = np.random.default_rng(SEED)
+            count = int(total * PILOT_SHARE)
+            self._pilot = np.sort(chance.permutation(total)[:count])
+            self._add(_Batch(self._pilot))
+            self._trying = True
+
+    def _reorder(self) -> None:
+        if self._choice is not None:
+            order = self._choice.order()
+            self._order = [*order, *(i for i in range(len(self._step.stages)) if i not in order)]
+
+    def _review(self) -> None:
+        if self._choice is not None and self._choice.review(self._through):
+            self._reorder()
+
+    def _observe(self, ticket: int, answered: Ints) -> None:
+        """Learn from answers about pairs; of single rows it shows when they are rejected."""
+        if self._choice is None:
+            return
+        stages = {b.stage for b in self._batches if ticket in b.waited and b.stage is not None}
+        for number in stages:
+            stage = self._step.stages[number]
+            if stage.call is not None and len(stage.asks[0].documents) > 1:
+                true = self._runner.count_true(stage.call, answered)
+                self._choice.observed(number, (), len(answered), true)
 
     def _whole(self) -> int:
         return sum(batch.whole for batch in self._batches)
 
     def _in_flight(self) -> int:
+        if self._trying:
+            self._trying = bool(self._batches)
+            return 0 if self._trying else IN_FLIGHT
         # With a LIMIT the next batch may never be needed.
         return 1 if self._step.found is not None else IN_FLIGHT
 
@@ -148,6 +216,7 @@ class FlowRunner:
             batch.decided = (*batch.decided, batch.stage)
             self._reject(batch, batch.stage)
             batch.stage, batch.ask = None, 0
+        self._through += len(batch.rows)
         self._release(batch.rows, batch.rows[:0])
 
     def _ask(self, batch: _Batch, ask: Ask) -> Iterator[frozenset[int]]:
@@ -189,8 +258,17 @@ class FlowRunner:
         self._runner.set_batch(batch.rows)
         alive = self._query(Target((self._step.source,)), batch.decided)
         left = np.sort(self._runner.row_ids(alive))
+        if self._choice is not None and self._decides_rows(stage):
+            before = tuple(i for i in batch.decided if i != stage)
+            self._choice.observed(stage, before, len(batch.rows), len(left))
         self._release(np.setdiff1d(batch.rows, left, assume_unique=True), left)
+        self._through += len(batch.rows) - len(left)
         batch.rows = left
+
+    def _decides_rows(self, stage: int) -> bool:
+        """Whether a condition is about rows of the flow's source alone."""
+        targets = [ask.target for ask in self._asks(stage)]
+        return all(t is not None and t.sources == (self._step.source,) for t in targets)
 
     def _release(self, rows: Ints, kept: Ints) -> None:
         """Tell the engine that nothing will be asked about some rows; of others it still may be."""

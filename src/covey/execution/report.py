@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from covey.engine.base import Counters
+from covey.plan.choice import Decision
 
 # A report names every reason but not every row of a large failure.
 MAX_ERRORS_KEPT = 1000
@@ -64,6 +65,7 @@ class Report:
         counters: the engine's account.
         errors: the first `MAX_ERRORS_KEPT` failed prompts.
         notes: what went on beside the answers and a person should know.
+        decisions: orders of conditions that were chosen and changed, and why.
     """
 
     model: str | None = None
@@ -74,6 +76,7 @@ class Report:
     counters: Counters = field(default_factory=Counters)
     errors: list[RowError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
 
     def error_table(self) -> pa.Table:
         """The failed prompts: call, the start of each document, reason.
@@ -129,6 +132,7 @@ def joined(reports: Sequence[Report]) -> Report:
         whole.seconds += report.seconds
         whole.load_seconds += report.load_seconds
         whole.operators += report.operators
+        whole.decisions += report.decisions
         whole.counters = _sum(whole.counters, report.counters)
         whole.errors += report.errors[: MAX_ERRORS_KEPT - len(whole.errors)]
         whole.notes += report.notes

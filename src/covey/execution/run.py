@@ -13,6 +13,7 @@ from covey.execution.flow import FlowRunner
 from covey.execution.lookup import Lookups
 from covey.execution.report import Report
 from covey.execution.steps import StepRunner
+from covey.plan.choice import Chooser
 from covey.plan.nodes import Ask, Flow, Load, PhysicalPlan, Step
 from covey.prompts.documents import DocumentStore
 
@@ -27,6 +28,7 @@ class Runner:
         asker: asks the model.
         documents: the documents of the query.
         report: is brought up to date.
+        chooser: decides the order of conditions; None keeps that of the plan.
     """
 
     def __init__(
@@ -37,7 +39,9 @@ class Runner:
         asker: Asker,
         documents: DocumentStore,
         report: Report,
+        chooser: Chooser | None = None,
     ) -> None:
+        self._chooser = chooser
         self._plan = plan
         self._relations = relations
         self._lookups = lookups
@@ -63,7 +67,9 @@ class Runner:
         if isinstance(step, Load):
             self._steps.load(step)
         elif isinstance(step, Flow):
-            FlowRunner(step, self._steps, self._asker).run()
+            flow = FlowRunner(step, self._steps, self._asker, self._chooser)
+            flow.run()
+            self._report.decisions += flow.decisions
         elif isinstance(step, Ask):
             for tickets in self._steps.ask(step):
                 while not self._asker.done(tickets):

@@ -16,6 +16,7 @@ from covey.execution.lookup import Lookups, RowDocuments, distinct_rows
 from covey.execution.partners import Partners
 from covey.logical.calls import AICall
 from covey.plan.nodes import Ask, DocumentColumn, Load, Prune
+from covey.plan.rows import Condition, JoinRows
 from covey.prompts.documents import NULL_ID, DocumentStore
 
 Ints = npt.NDArray[np.int64]
@@ -86,8 +87,8 @@ class StepRunner:
         self._relations.prune(step, kept[0])
 
     def rows_of(self, table: str) -> int:
-        """Rows of a loaded source."""
-        return self._rows[table]
+        """Rows of a source, 0 where it is not loaded."""
+        return self._rows.get(table, 0)
 
     def count(self, query: str) -> int:
         """The number that a query gives."""
@@ -107,6 +108,44 @@ class StepRunner:
         It holds one row at least.
         """
         return self._relations.rows_within(column, first, size)
+
+    def columns(self, query: str) -> list[Ints]:
+        """The row ids that a query gives, one array for each of its columns."""
+        return self.complete(partial(self._relations.row_ids, query))
+
+    def count_texts(self, column: DocumentColumn) -> tuple[int, int]:
+        """Rows of a source that have a document in a column, and different ones among them."""
+        return self._relations.count_texts(column)
+
+    def texts(self, column: DocumentColumn, rows: Ints) -> list[str]:
+        """The texts of some rows, without those that are NULL."""
+        found = self._relations.texts(column, rows).drop_null()
+        return [str(text) for text in found.to_pylist()]
+
+    def passing(
+        self,
+        graph: JoinRows,
+        sources: tuple[int, ...],
+        rows: list[Ints],
+        condition: Condition,
+    ) -> npt.NDArray[np.bool_]:
+        """Which combinations of rows pass a condition.
+
+        Args:
+            graph: whose sources they are of.
+            sources: one for each column of `rows`.
+            rows: row ids, (n,) each.
+        """
+        work = partial(self._relations.passing, graph, sources, rows, condition)
+        return self.complete(work)
+
+    def count_true(self, call: int, documents: Ints) -> int:
+        """How many of some answered documents, (n, arity), a call of AI.IF is TRUE for."""
+        return self._lookups.count_true(self._calls[call], documents)
+
+    def ask_about(self, step: Ask, rows: list[Ints], reads: float) -> frozenset[int]:
+        """Ask a call about given rows, columns as its demand has them; see `ask`."""
+        return self._ask_rows(step, rows, reads)
 
     def documents_of(self, column: DocumentColumn, rows: Ints) -> Ints:
         """The documents of some rows; `NULL_ID` where the text is NULL or was never read."""

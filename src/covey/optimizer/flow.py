@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
-from covey.logical.blocks import Expr
+from covey.logical.blocks import Expr, Kind
+from covey.logical.calls import AICall, Reading
 from covey.optimizer.demand import Demand, locate
 from covey.optimizer.limit import enough_rows
 from covey.optimizer.rows import BlockRows
@@ -68,7 +70,10 @@ class FlowPlan:
     def stage(self, condition: Expr) -> None:
         """Let the asks since the last stage be one more, that of a condition."""
         passes = self._condition(self._rows.render(condition))
-        self._stages.append(Stage(self._take(), passes))
+        calls = self._rows.work.calls
+        call = whole_call(condition, calls)
+        given = given_rate(condition, calls)
+        self._stages.append(Stage(self._take(), passes, given, call))
 
     def close(self) -> None:
         """Gather the asks since the opening into one step."""
@@ -153,6 +158,32 @@ class _FlowDemand(Demand):
 
     def rows_of(self, sources: Sequence[LoadedSource]) -> tuple[str, Target | None]:
         return self._flow.rows_of(sources, self._conditions, self._inner)
+
+
+def whole_call(expr: Expr, calls: Sequence[AICall]) -> int | None:
+    """The AI.IF that an expression is, None where it is something else or more."""
+    for number in expr.calls:
+        call = calls[number]
+        if call.span == expr.span and len(expr.calls) == 1 and call.reading is Reading.TRUTH:
+            return number
+    return None
+
+
+def given_rate(expr: Expr, calls: Sequence[AICall]) -> float | None:
+    """The share of rows that pass by the user's word on each call; None where one lacks."""
+    if expr.kind is Kind.LEAF:
+        call = whole_call(expr, calls)
+        return None if call is None else calls[call].options.selectivity
+    if expr.kind not in (Kind.AND, Kind.OR, Kind.NOT):
+        return None
+    parts = [given_rate(part, calls) for part in expr.parts]
+    known = [rate for rate in parts if rate is not None]
+    if len(known) < len(parts):
+        return None
+    if expr.kind is Kind.AND:
+        return math.prod(known)
+    failing = math.prod(1.0 - rate for rate in known)
+    return failing if expr.kind is Kind.NOT else 1.0 - failing
 
 
 def _anchor_source(rows: BlockRows) -> LoadedSource:

@@ -1,20 +1,235 @@
-"""The order in which AI conditions are asked."""
+"""The order of conditions: by what the whole order costs, and how a text reads before that.
+
+The first condition on a document pays for its prefill, later ones for their question only:
+its keys and values are there. A condition that rejects many rows early saves the work of
+those behind it. For conditions over one source and independent rates the best order is by
+rank, cost / (1 - pass rate); with joins the rank of a condition depends on what stands
+before it, so that orders are built up by dynamic programming over sets of conditions.
+
+    WHERE A(t) AND B(t) AND J(t, p):  {} → {A}, {B}, {J} → {A, B}, {A, J}, {B, J} → {A, B, J}
+
+For each set the Pareto frontier on (fresh tokens, attention pairs, KV written, KV read,
+peak KV) is kept. Filters thus come to stand below or above joins, and joins in any
+left-deep order. Which side of a join is the anchor is the prompt's, and not chosen here
+(docs/decisions/0004).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 from covey.logical.blocks import Expr
 from covey.logical.calls import AICall
+from covey.optimizer.cost import Lengths, Work, frontier, stems, suffixes
+
+# Sets of one size that are built upon, and orders kept of each: with up to six conditions
+# no set is left out, with more the dearer ones are.
+MAX_SETS = 24
+MAX_KEPT = 4
 
 
 def ask_order(expr: Expr, calls: list[AICall]) -> tuple[float, ...]:
-    """Sort key of a condition that holds calls: cheapest first, then as written.
+    """Sort key of a condition before anything is known of its rows.
 
     A condition over one document touches each row once, one over a pair touches
-    every pair, so arity comes first. Without measured pass rates nothing more is
-    known of two conditions of one arity than what the user says.
+    every pair, so arity comes first; then what the user says; then as written.
     """
     inside = [calls[i] for i in expr.calls]
     arity = max((call.question.arity for call in inside), default=0)
     given = [call.options.selectivity for call in inside]
     pass_rate = given[0] if len(given) == 1 and given[0] is not None else 1.0
     return (float(arity), pass_rate, float(expr.span[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class AskCost:
+    """What one ask costs a prompt.
+
+    Attributes:
+        anchor: what is computed once an anchor; equal for asks that share it, None for a
+            constant prompt.
+        source: of the anchor.
+        sources: of all documents.
+        distinct: share of the anchors' rows that differ.
+        document: lengths of the anchor.
+        frame: tokens behind it, once an anchor and question.
+        suffix: lengths of the rest.
+    """
+
+    anchor: object
+    source: int | None
+    sources: frozenset[int]
+    distinct: float
+    document: Lengths
+    frame: float
+    suffix: Lengths
+
+
+@dataclass(frozen=True, slots=True)
+class StageCost:
+    """A condition: the sources it needs and what it asks."""
+
+    sources: frozenset[int]
+    asks: tuple[AskCost, ...]
+
+
+class Orders:
+    """Prices orders of conditions over given rows.
+
+    Args:
+        stages: the conditions.
+        rows: of each source.
+        matches: see `FlowFacts.matches`.
+        share: the share of one source's rows that pass some stages.
+        rates: the pass rate of each stage.
+        seconds: time of some work.
+        budget: fresh tokens of a pass.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[StageCost],
+        rows: Sequence[float],
+        matches: dict[frozenset[int], float],
+        share: Callable[[frozenset[int]], float],
+        rates: Sequence[float],
+        seconds: Callable[[Work], float],
+        budget: float,
+    ) -> None:
+        self._stages = stages
+        self._rows = [max(float(count), 1e-9) for count in rows]
+        self._matches = matches
+        self._share = share
+        self._rates = rates
+        self._seconds = seconds
+        self._budget = budget
+        self._shares: dict[frozenset[int], float] = {}
+        self._steps: dict[tuple[int, frozenset[int]], Work] = {}
+
+    def cost(self, order: Sequence[int], decided: Sequence[int] = ()) -> Work:
+        """The work of some conditions in an order, behind others."""
+        done, total = frozenset(decided), Work()
+        for stage in order:
+            total += self._step(stage, done)
+            done |= {stage}
+        return total
+
+    def best(self, left: Sequence[int], decided: Sequence[int] = ()) -> tuple[int, ...]:
+        """The cheapest order of some conditions, behind others; of equals, as given."""
+        start = frozenset(decided)
+        level: dict[frozenset[int], list[_Path]] = {start: [_Path((), Work())]}
+        for _ in left:
+            grown: dict[frozenset[int], list[_Path]] = {}
+            for done, paths in level.items():
+                for stage in left:
+                    if stage in done:
+                        continue
+                    step = self._step(stage, done)
+                    grown.setdefault(done | {stage}, []).extend(
+                        _Path((*path.order, stage), path.work + step) for path in paths
+                    )
+            level = self._pruned(grown, left)
+        (paths,) = level.values()
+        return min(paths, key=lambda path: self._seconds(path.work)).order
+
+    def _pruned(
+        self, grown: dict[frozenset[int], list[_Path]], left: Sequence[int]
+    ) -> dict[frozenset[int], list[_Path]]:
+        """The frontier of each set, and of the sets the most promising."""
+        kept: dict[frozenset[int], list[_Path]] = {}
+        for done, paths in grown.items():
+            paths.sort(key=lambda path: self._seconds(path.work))
+            kept[done] = frontier(paths[: 2 * MAX_KEPT], lambda path: path.work)[:MAX_KEPT]
+        if len(kept) <= MAX_SETS:
+            return kept
+
+        def promise(done: frozenset[int]) -> float:
+            # What the rest would cost if all of it were asked now.
+            rest = [self._seconds(self._step(s, done)) for s in left if s not in done]
+            return self._seconds(kept[done][0].work) + sum(rest)
+
+        return {done: kept[done] for done in sorted(kept, key=promise)[:MAX_SETS]}
+
+    def _step(self, stage: int, done: frozenset[int]) -> Work:
+        """The work of one condition behind others."""
+        known = self._steps.get((stage, done))
+        if known is None:
+            computed = {ask.anchor for s in done for ask in self._stages[s].asks}
+            known = Work()
+            for ask in self._stages[stage].asks:
+                known += self._ask(ask, done, ask.anchor in computed)
+                computed.add(ask.anchor)
+            self._steps[stage, done] = known
+        return known
+
+    def _ask(self, ask: AskCost, done: frozenset[int], resident: bool) -> Work:
+        if ask.source is None:
+            return suffixes(1.0, ask.suffix, Lengths.fixed(0.0), self._budget, resident=False)
+        count = self._combinations(ask.sources, done) * ask.distinct
+        anchors = min(count, self._rows_left(ask.source, done) * ask.distinct)
+        paired = len(ask.sources) > 1
+        if resident:
+            framed = Lengths.fixed(ask.frame if paired else 0.0)
+            above = suffixes(anchors, framed, ask.document, self._budget)
+        else:
+            above = stems(anchors, ask.document, ask.frame, self._budget, kept=True)
+        stem = ask.document + Lengths.fixed(ask.frame)
+        below = suffixes(
+            count, ask.suffix, stem, self._budget, anchors=anchors, resident=resident or paired
+        )
+        return above + below
+
+    def _combinations(self, sources: frozenset[int], done: frozenset[int]) -> float:
+        """Expected combinations of rows of some sources that are left."""
+        if len(sources) == 1:
+            return self._rows_left(min(sources), done)
+        count = self._matches.get(sources, 1.0)
+        for source in sources:
+            count *= self._rows_left(source, done, sources)
+        for stage in done:
+            if len(self._stages[stage].sources) > 1 and self._stages[stage].sources <= sources:
+                count *= self._rates[stage]
+        return count
+
+    def _rows_left(
+        self, source: int, done: frozenset[int], but: frozenset[int] = frozenset()
+    ) -> float:
+        """Expected rows of a source that pass, and have a partner in each join that is decided.
+
+        A row with k partners, of which each is TRUE and left with probability q, has one
+        with probability 1 - (1 - q)^k.
+
+        Args:
+            but: joins within these sources do not count.
+        """
+        left = self._rows[source] * self._passing(source, done)
+        pairs: dict[frozenset[int], float] = {s: 1.0 for s in self._matches if source in s}
+        for stage in done:
+            sources = self._stages[stage].sources
+            if source in sources and len(sources) == 2:
+                pairs[sources] = pairs.get(sources, 1.0) * self._rates[stage]
+        for sources, rate in pairs.items():
+            if sources <= but or len(sources) != 2:
+                continue
+            other = min(sources - {source})
+            partners = self._rows[other] * self._matches.get(sources, 1.0)
+            q = min(rate * self._passing(other, done), 1.0)
+            # A single partner on average or less: few rows have more than one.
+            left *= min(partners, 1.0) * (1.0 - (1.0 - q) ** max(partners, 1.0))
+        return left
+
+    def _passing(self, source: int, done: frozenset[int]) -> float:
+        own = frozenset(s for s in done if self._stages[s].sources == {source})
+        known = self._shares.get(own)
+        if known is None:
+            known = self._shares[own] = self._share(own)
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """An order of some conditions, and its work."""
+
+    order: tuple[int, ...]
+    work: Work

@@ -100,10 +100,14 @@ class Stage:
     Attributes:
         asks: in order; the later ones depend on the answers to the others.
         passes: the condition, once its calls are answered; None of an output.
+        given: the user's word on the share of rows that pass, None where there is none.
+        call: the AI.IF that is the whole condition, None where it is something else.
     """
 
     asks: tuple[Ask, ...]
     passes: Condition | None
+    given: float | None = None
+    call: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,121 @@
+"""What is found out before the rows of a flow are asked: facts, and answers about a sample."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from covey.execution.asking import Asking
+from covey.execution.steps import StepRunner
+from covey.plan.choice import FlowChoice, FlowFacts, Texts
+from covey.plan.nodes import DocumentColumn, Flow, Stage
+from covey.plan.rows import Target
+
+Ints = npt.NDArray[np.int64]
+
+# Texts of a column that are measured.
+MEASURED = 256
+# Combinations of rows up to which those that conditions let through are counted.
+COUNTED = 50_000_000
+# Every run draws the same rows.
+SEED = 0
+
+
+def flow_facts(flow: Flow, runner: StepRunner, capacity: int | None) -> FlowFacts:
+    """What DuckDB knows of a flow whose sources are loaded."""
+    rows = tuple(runner.rows_of(relation.table) for relation in flow.rows.relations)
+    columns = dict.fromkeys(column for ask in flow.asks for column in ask.documents)
+    texts = {column: _texts(column, runner) for column in columns}
+    matches: dict[frozenset[int], float] = {}
+    for sources in {c.sources for c in flow.rows.conditions if len(c.sources) > 1}:
+        combinations = math.prod(rows[i] for i in sources)
+        if 0 < combinations <= COUNTED:
+            query = flow.rows.query(Target(tuple(sorted(sources))), ())
+            matches[sources] = runner.count(f"SELECT count(*) FROM ({query})") / combinations
+    return FlowFacts(rows, texts, matches, capacity)
+
+
+def _texts(column: DocumentColumn, runner: StepRunner) -> Texts:
+    rows, distinct = runner.count_texts(column)
+    total = runner.rows_of(column.table)
+    chosen = np.random.default_rng(SEED).permutation(total)[:MEASURED]
+    return Texts(rows, distinct, tuple(runner.texts(column, np.sort(chosen))))
+
+
+class Sampler:
+    """Asks the conditions of a flow about random rows; the answers are kept.
+
+    All conditions over a source are asked about the same rows: their documents are
+    computed once, and it shows which conditions go together.
+
+    Args:
+        flow: the flow.
+        runner: asks one call.
+        asker: the engine's side.
+        choice: is told what came out.
+    """
+
+    def __init__(self, flow: Flow, runner: StepRunner, asker: Asking, choice: FlowChoice) -> None:
+        self._flow = flow
+        self._runner = runner
+        self._asker = asker
+        self._choice = choice
+        self._rng = np.random.default_rng(SEED)
+        self._chosen: dict[int, Ints] = {}
+
+    def run(self) -> bool:
+        """Ask what is worth knowing, all at once; say whether anything was."""
+        asked: list[tuple[int, list[Ints]]] = []
+        tickets: frozenset[int] = frozenset()
+        wanted = self._choice.samples()
+        # Of joins the anchors are rows that filters are asked about, where there are some.
+        single = sorted(wanted, key=lambda i: len(self._flow.stages[i].asks[0].documents))
+        for number in single:
+            columns = self._rows(self._flow.stages[number], wanted[number])
+            if len(columns[0]):
+                ask = self._flow.stages[number].asks[0]
+                tickets |= self._runner.ask_about(ask, columns, reads=1.0)
+                asked.append((number, columns))
+        while not self._asker.done(tickets):
+            self._asker.wait()
+        for number, columns in asked:
+            self._tell(number, columns)
+        return bool(asked)
+
+    def _rows(self, stage: Stage, count: int) -> list[Ints]:
+        """Random rows of an ask: one column of row ids for each source of its target."""
+        ask = stage.asks[0]
+        target = ask.target
+        if target is None:
+            return [np.empty(0, np.int64)]
+        anchor = target.sources[ask.keys[ask.anchor]]
+        if len(target.sources) == 1:
+            return [self._of_source(anchor, count)[:count]]
+        anchors = self._chosen.get(anchor)
+        if anchors is None:
+            anchors = self._of_source(anchor, math.isqrt(count))
+        anchors = anchors[:count]
+        if not len(anchors):
+            return [anchors]
+        self._runner.set_batch(np.sort(anchors))
+        pairs = self._runner.columns(self._flow.rows.query(target, (), anchor))
+        order = self._rng.permutation(len(pairs[0]))[:count]
+        return [column[order] for column in pairs]
+
+    def _of_source(self, source: int, count: int) -> Ints:
+        """Random rows of a source, the same ones each time."""
+        if source not in self._chosen:
+            rows = self._runner.row_ids(self._flow.rows.query(Target((source,)), ()))
+            self._chosen[source] = self._rng.permutation(np.sort(rows))[:count]
+        return self._chosen[source]
+
+    def _tell(self, number: int, columns: list[Ints]) -> None:
+        stage = self._flow.stages[number]
+        target = stage.asks[0].target
+        if target is None or stage.passes is None:
+            return
+        passed = self._runner.passing(self._flow.rows, target.sources, columns, stage.passes)
+        names = columns[0] if len(columns) == 1 else np.arange(len(columns[0]))
+        self._choice.sampled(number, names.tolist(), passed.tolist())

@@ -1,0 +1,163 @@
+"""What is believed of pass rates: Beta distributions, and how conditions go together.
+
+A rate is never a number alone. Without a word of the user and without answers it is the
+uniform distribution, whose interval says that nothing is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+# Answered rows that the user's word on a rate counts for, and the belief that it holds at
+# all: answers that it makes unlikely overrule it.
+GIVEN_ROWS = 12.0
+GIVEN_HOLDS = 0.8
+# Sampled rows that the assumption counts for that two conditions are independent.
+INDEPENDENT_ROWS = 6.0
+# Rows from which on what was observed of a condition behind others goes before a sample.
+ENOUGH_ROWS = 40
+_GRID = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Beta:
+    """A distribution of a rate: density proportional to p^(a - 1) (1 - p)^(b - 1).
+
+    Attributes:
+        a, b: pseudo-counts of rows that pass and that do not, each at least 1.
+    """
+
+    a: float = 1.0
+    b: float = 1.0
+
+    @classmethod
+    def given(cls, rate: float) -> Beta:
+        """The user's word."""
+        return cls(1.0 + GIVEN_ROWS * rate, 1.0 + GIVEN_ROWS * (1.0 - rate))
+
+    def after(self, rows: float, passed: float) -> Beta:
+        """What is believed once so many more rows were answered."""
+        return Beta(self.a + passed, self.b + rows - passed)
+
+    def likelihood(self, rows: float, passed: float) -> float:
+        """Logarithm of the belief that just these rows would pass (beta-binomial)."""
+        after = self.after(rows, passed)
+        return _log_beta(after.a, after.b) - _log_beta(self.a, self.b)
+
+    @property
+    def mean(self) -> float:
+        return self.a / (self.a + self.b)
+
+    def interval(self, share: float = 0.9) -> tuple[float, float]:
+        """The central interval that holds a share of the belief, to three digits."""
+        at = (np.arange(_GRID) + 0.5) / _GRID
+        density = (self.a - 1.0) * np.log(at) + (self.b - 1.0) * np.log1p(-at)
+        below = np.cumsum(np.exp(density - density.max()))
+        below /= below[-1]
+        tail = (1.0 - share) / 2.0
+        low, high = np.searchsorted(below, [tail, 1.0 - tail])
+        return float(at[low]), float(at[min(high, _GRID - 1)])
+
+    def draw(self, rng: np.random.Generator) -> float:
+        return float(rng.beta(self.a, self.b))
+
+
+def _log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+
+
+@dataclass
+class Beliefs:
+    """Pass rates of the stages of a flow, alone and together.
+
+    Attributes:
+        given: the user's word on each stage, None where there is none.
+        sources: by stage, where what is believed of it is from; see `KnownRate.source`.
+        seen: by stage, rows it rests on.
+        passed: by stage, those of them that pass.
+    """
+
+    given: Sequence[float | None]
+    sources: list[str] = field(init=False)
+    seen: list[int] = field(init=False)
+    passed: list[int] = field(init=False)
+    _samples: dict[int, dict[int, bool]] = field(init=False, default_factory=dict)
+    _behind: dict[tuple[int, frozenset[int]], tuple[int, int]] = field(
+        init=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        self.sources = ["unknown" if rate is None else "given" for rate in self.given]
+        self.seen = [0] * len(self.given)
+        self.passed = [0] * len(self.given)
+
+    def rate(self, stage: int) -> Beta:
+        """What is believed of the pass rate of a stage, for a random row."""
+        given, rows, passed = self.given[stage], self.seen[stage], self.passed[stage]
+        if given is None:
+            return Beta().after(rows, passed)
+        word = Beta.given(given)
+        holds = math.log(GIVEN_HOLDS) + word.likelihood(rows, passed)
+        fails = math.log(1.0 - GIVEN_HOLDS) + Beta().likelihood(rows, passed)
+        return (word if holds >= fails else Beta()).after(rows, passed)
+
+    def sampled(self, stage: int, rows: Sequence[int], passed: Sequence[bool]) -> None:
+        """A random sample was answered; rows of one number are one row for all stages."""
+        answers = self._samples.setdefault(stage, {})
+        answers.update(zip(rows, map(bool, passed), strict=True))
+        self._learn(stage, len(rows), sum(map(bool, passed)), "sampled")
+
+    def observed(self, stage: int, behind: frozenset[int], rows: int, passed: int) -> None:
+        """Rows that had passed the stages `behind` were answered."""
+        if not rows:
+            return
+        asked, true = self._behind.get((stage, behind), (0, 0))
+        self._behind[stage, behind] = (asked + rows, true + passed)
+        # A sample is of all rows; these are of those that others let through.
+        if not behind or self.sources[stage] != "sampled":
+            self._learn(stage, rows, passed, "observed")
+
+    def share(self, stages: frozenset[int], rates: Sequence[float] | None = None) -> float:
+        """The share of rows that pass all of some stages over one source.
+
+        By what was observed of one of them behind the others where that is enough, else by
+        the sample, drawn towards independence.
+
+        Args:
+            stages: of one source.
+            rates: pass rates to assume in the place of the expected ones.
+        """
+        if not stages:
+            return 1.0
+        alone = [self.rate(s).mean if rates is None else rates[s] for s in sorted(stages)]
+        if rates is not None or len(stages) == 1:
+            return math.prod(alone)
+        last = max(stages, key=lambda s: self._behind.get((s, stages - {s}), (0, 0))[0])
+        asked, passed = self._behind.get((last, stages - {last}), (0, 0))
+        if asked >= ENOUGH_ROWS:
+            return self.share(stages - {last}) * (passed + 1.0) / (asked + 2.0)
+        answers = [self._samples.get(s, {}) for s in stages]
+        common = set(answers[0]).intersection(*answers[1:])
+        both = sum(all(a[row] for a in answers) for row in common)
+        prior = INDEPENDENT_ROWS * math.prod(alone)
+        return (both + prior) / (len(common) + INDEPENDENT_ROWS)
+
+    def draws(self, count: int, seed: int) -> list[list[float]]:
+        """Pass rates of all stages drawn from what is believed, `count` times."""
+        rng = np.random.default_rng(seed)
+        return [[self._draw(stage, rng) for stage in range(len(self.given))] for _ in range(count)]
+
+    def _draw(self, stage: int, rng: np.random.Generator) -> float:
+        # As long as nothing speaks for or against it, the user's word may be wrong.
+        if not self.seen[stage] and rng.random() > GIVEN_HOLDS:
+            return Beta().draw(rng)
+        return self.rate(stage).draw(rng)
+
+    def _learn(self, stage: int, rows: int, passed: int, source: str) -> None:
+        self.seen[stage] += rows
+        self.passed[stage] += passed
+        self.sources[stage] = source

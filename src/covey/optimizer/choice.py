@@ -1,0 +1,239 @@
+"""Decide orders from facts: at the start, after a sample, and again while rows go through."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from covey.engine.outlook import Outlook
+from covey.hardware.rates import Rates
+from covey.logical.calls import AICall
+from covey.optimizer.beliefs import Beliefs
+from covey.optimizer.cost import Lengths, Work, assumed_rates, expected_seconds
+from covey.optimizer.order import AskCost, Orders, StageCost
+from covey.plan.choice import Decision, FlowChoice, FlowFacts, KnownRate
+from covey.plan.nodes import Ask, DocumentColumn, Flow
+
+# A sample costs at most this share of the whole work, has so many rows at least, or it
+# tells too little, and so many at most, since more would hardly change a decision.
+SAMPLE_SHARE = 0.03
+MIN_SAMPLE = 12
+MAX_SAMPLE = 200
+# An order is changed where that saves this share of what is left.
+WORTH_CHANGING = 0.03
+# Sets of rates drawn to find what knowing them is worth, and conditions up to which.
+_DRAWS = 16
+_DRAWN_CONDITIONS = 8
+# Where a model says nothing of its rates: a token counts one, and a pair of attention what
+# it does beside a token of Qwen3-4B, 0.59 to 7,260 MFLOP.
+_NOMINAL = Rates(0.0, 1.0, 0.59 / 7260.0, 1.0, False)
+_NO_BUDGET = math.inf
+
+
+class OrderChooser:
+    """See `covey.plan.choice.Chooser`.
+
+    Args:
+        calls: of the statement.
+        outlook: tells of the model; called when there is something to decide.
+    """
+
+    def __init__(self, calls: Sequence[AICall], outlook: Callable[[], Outlook]) -> None:
+        self._calls = calls
+        self._outlook = outlook
+
+    def open(self, flow: Flow, facts: FlowFacts) -> FlowChoice:
+        """See `Chooser.open`."""
+        return _Choice(flow, facts, self._calls, self._outlook())
+
+
+class _Choice:
+    """See `covey.plan.choice.FlowChoice`."""
+
+    def __init__(
+        self, flow: Flow, facts: FlowFacts, calls: Sequence[AICall], outlook: Outlook
+    ) -> None:
+        self._flow = flow
+        self._facts = facts
+        self._calls = calls
+        self._measure = outlook.measure
+        costs, rates = outlook.costs, outlook.rates
+        self._budget = _NO_BUDGET if costs is None else float(costs.budget)
+        if rates is None and costs is not None and outlook.device is not None:
+            rates = assumed_rates(costs, outlook.device)
+        self._rates = rates or _NOMINAL
+        self._lengths: dict[DocumentColumn, Lengths] = {}
+        # Outputs stand behind the conditions and have no order.
+        self._conditions = [i for i, s in enumerate(flow.stages) if s.passes is not None]
+        self._stages = [self._stage(i) for i in self._conditions]
+        self._beliefs = Beliefs([flow.stages[i].given for i in self._conditions])
+        self._reviewed_at = 0
+        self._told = 0
+        self.decisions: list[Decision] = []
+        self._order = self._orders().best(range(len(self._stages)))
+        self._decide("order", self._reason_of_first(), (), self._order, None, 0)
+
+    def order(self) -> tuple[int, ...]:
+        """See `FlowChoice.order`."""
+        return tuple(self._conditions[i] for i in self._order)
+
+    def samples(self) -> Mapping[int, int]:
+        """See `FlowChoice.samples`.
+
+        Worth it is what the order by present knowledge loses, on average over what is
+        believed, against the order that knowledge would choose.
+        """
+        asked = [i for i in range(len(self._stages)) if self._can_sample(i)]
+        if len(self._stages) < 2 or not asked:
+            return {}
+        seconds = self._seconds(self._orders().cost(self._order))
+        count = int(min(MAX_SAMPLE, SAMPLE_SHARE * seconds / self._sample_seconds(asked)))
+        if count < MIN_SAMPLE or len(self._stages) > _DRAWN_CONDITIONS:
+            return {}
+        lost = 0.0
+        for drawn in self._beliefs.draws(_DRAWS, seed=0):
+            orders = self._orders(drawn)
+            best = orders.best(range(len(self._stages)))
+            lost += self._seconds(orders.cost(self._order)) - self._seconds(orders.cost(best))
+        worth = lost / _DRAWS
+        count = int(min(count, worth / self._sample_seconds(asked)))
+        if count < MIN_SAMPLE:
+            return {}
+        return {self._conditions[i]: count for i in asked}
+
+    def sampled(self, stage: int, rows: Sequence[int], passed: Sequence[bool]) -> None:
+        """See `FlowChoice.sampled`."""
+        self._beliefs.sampled(self._conditions.index(stage), rows, passed)
+
+    def observed(self, stage: int, decided: tuple[int, ...], rows: int, passed: int) -> None:
+        """See `FlowChoice.observed`."""
+        own = self._conditions.index(stage)
+        sources = self._stages[own].sources
+        # Of joins that were decided before, each row has some partner: they tell no rate.
+        behind = frozenset(
+            i for i, c in enumerate(self._conditions)
+            if c in decided and self._stages[i].sources == sources
+        )  # fmt: skip
+        self._beliefs.observed(own, behind, rows, passed)
+        self._told += rows
+
+    def review(self, rows: int) -> bool:
+        """See `FlowChoice.review`."""
+        if self._told < 2 * self._reviewed_at or len(self._stages) < 2:
+            return False
+        self._reviewed_at = max(self._told, MIN_SAMPLE)
+        orders = self._orders()
+        before, best = self._order, orders.best(range(len(self._stages)))
+        old, new = (self._seconds(orders.cost(order)) for order in (before, best))
+        if new >= (1.0 - WORTH_CHANGING) * old:
+            return False
+        through = min(rows / max(self._facts.rows[self._flow.source], 1), 1.0)
+        left = 1.0 - through
+        self._order = best
+        kind, reason = "change", f"what was observed saves {1.0 - new / old:.0%} of what is left"
+        if not rows:
+            kind, reason = "sample", f"what was sampled saves {1.0 - new / old:.0%}"
+        self._decide(kind, reason, before, best, old * left, rows, new * left)
+        return True
+
+    def _reason_of_first(self) -> str:
+        if any(source == "unknown" for source in self._beliefs.sources):
+            return "cheapest where no pass rate is known and each is as likely as any other"
+        return "cheapest by the pass rates that the query gives"
+
+    def _decide(
+        self,
+        kind: str,
+        reason: str,
+        before: tuple[int, ...],
+        order: tuple[int, ...],
+        seconds_before: float | None,
+        rows: int,
+        seconds: float | None = None,
+    ) -> None:
+        if seconds is None:
+            seconds = self._seconds(self._orders().cost(order))
+        rates = []
+        for i, source in enumerate(self._beliefs.sources):
+            rate = self._beliefs.rate(i)
+            low, high = rate.interval()
+            seen = self._beliefs.seen[i]
+            rates.append(KnownRate(self._written(i), rate.mean, low, high, source, seen))
+        self.decisions.append(
+            Decision(
+                kind, reason, self._names(order), self._names(before), seconds, seconds_before,
+                tuple(rates), rows,
+            )
+        )  # fmt: skip
+
+    def _names(self, order: tuple[int, ...]) -> tuple[str, ...]:
+        return tuple(self._written(i) for i in order)
+
+    def _written(self, condition: int) -> str:
+        asks = self._flow.stages[self._conditions[condition]].asks
+        return " with ".join(" ".join(ask.condition.split()) for ask in asks)
+
+    def _orders(self, rates: Sequence[float] | None = None) -> Orders:
+        """Prices by what is believed, or by given pass rates."""
+        means = [self._beliefs.rate(i).mean for i in range(len(self._stages))]
+        return Orders(
+            self._stages,
+            self._facts.rows,
+            dict(self._facts.matches),
+            lambda stages: self._beliefs.share(stages, rates),
+            means if rates is None else rates,
+            self._seconds,
+            self._budget,
+        )
+
+    def _seconds(self, work: Work) -> float:
+        return expected_seconds(work, self._rates)
+
+    def _can_sample(self, condition: int) -> bool:
+        stage = self._flow.stages[self._conditions[condition]]
+        return len(stage.asks) == 1 and stage.asks[0].stop is None and bool(stage.asks[0].documents)
+
+    def _sample_seconds(self, conditions: Sequence[int]) -> float:
+        """Time of one row of a sample, whose document all conditions over it share."""
+        alone = Orders(
+            [self._stages[i] for i in conditions],
+            [1.0] * len(self._facts.rows), {}, lambda _: 1.0, [1.0] * len(conditions),
+            self._seconds, self._budget,
+        )  # fmt: skip
+        return max(self._seconds(alone.cost(range(len(conditions)))), 1e-12)
+
+    def _stage(self, number: int) -> StageCost:
+        stage = self._flow.stages[number]
+        asks = tuple(self._ask(ask) for ask in stage.asks)
+        passes = stage.passes.sources if stage.passes is not None else frozenset[int]()
+        return StageCost(passes.union(*(ask.sources for ask in asks)), asks)
+
+    def _ask(self, ask: Ask) -> AskCost:
+        call = self._calls[ask.call]
+        asked = self._measure.question(call.question)
+        suffix = Lengths.fixed(float(asked.suffix))
+        for place, column in enumerate(ask.documents):
+            if place != ask.anchor:
+                suffix = suffix + self._length(column)
+        anchor = ask.anchor_documents
+        if anchor is None:
+            return AskCost(None, None, frozenset(), 1.0, suffix, 0.0, suffix)
+        sources = frozenset(self._source(column) for column in ask.documents)
+        texts = self._facts.texts[anchor]
+        distinct = texts.distinct / texts.rows if texts.rows else 1.0
+        frame = float(asked.frame)
+        source = self._source(anchor)
+        return AskCost(anchor, source, sources, distinct, self._length(anchor), frame, suffix)
+
+    def _source(self, column: DocumentColumn) -> int:
+        tables = [relation.table for relation in self._flow.rows.relations]
+        return tables.index(column.table)
+
+    def _length(self, column: DocumentColumn) -> Lengths:
+        known = self._lengths.get(column)
+        if known is None:
+            measured = self._measure.documents(self._facts.texts[column].some)
+            known = self._lengths[column] = Lengths.of(np.asarray(measured, np.float64).tolist())
+        return known

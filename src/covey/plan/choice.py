@@ -1,0 +1,124 @@
+"""What is decided while a plan runs: the facts that go in, the record that comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from covey.plan.nodes import DocumentColumn, Flow
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What is known of the documents of a column.
+
+    Attributes:
+        rows: rows of its source that have one.
+        distinct: different documents among them.
+        some: a few of them, to be measured.
+    """
+
+    rows: int
+    distinct: int
+    some: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFacts:
+    """What is known of a flow once its sources are loaded.
+
+    Attributes:
+        rows: rows of each source.
+        texts: by column of documents.
+        matches: by the sources of a stage, the share of their combinations that conditions
+            without a model let through; 1 where it is missing.
+        capacity: tokens whose keys and values the engine can hold; None where unknown.
+    """
+
+    rows: tuple[int, ...]
+    texts: Mapping[DocumentColumn, Texts]
+    matches: Mapping[frozenset[int], float]
+    capacity: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRate:
+    """The share of a condition's rows that pass, as a decision took it.
+
+    Attributes:
+        condition: as the user wrote its calls.
+        expected: the mean of what is believed.
+        low, high: between which it lies with 90% belief.
+        source: "given" by the query, "sampled", "observed" while it ran, or "unknown".
+        seen: rows that this rests on.
+    """
+
+    condition: str
+    expected: float
+    low: float
+    high: float
+    source: str
+    seen: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An order that was chosen, or changed, and why.
+
+    Attributes:
+        kind: "order" for the first, "sample" before one that rests on samples, "change".
+        reason: one sentence.
+        order: the conditions, as the user wrote their calls, in the new order.
+        before: in the old order; empty for the first.
+        seconds: expected time of the rest in the new order, by the rates at hand.
+        seconds_before: in the old order; None for the first.
+        rates: what was known of the pass rates.
+        rows: rows of the flow's source that were through at the time.
+    """
+
+    kind: str
+    reason: str
+    order: tuple[str, ...]
+    before: tuple[str, ...]
+    seconds: float
+    seconds_before: float | None
+    rates: tuple[KnownRate, ...]
+    rows: int = 0
+
+
+class FlowChoice(Protocol):
+    """The decisions of one flow; stages are positions in `Flow.stages`."""
+
+    def order(self) -> tuple[int, ...]:
+        """The conditions in the order that is best by what is known."""
+        ...
+
+    def samples(self) -> Mapping[int, int]:
+        """Prompts worth asking about random rows before the order is chosen, by stage."""
+        ...
+
+    def sampled(self, stage: int, rows: Sequence[int], passed: Sequence[bool]) -> None:
+        """Tell of the rows, by row id or number of pair, that a random sample had."""
+        ...
+
+    def observed(self, stage: int, decided: tuple[int, ...], rows: int, passed: int) -> None:
+        """Tell of rows that had passed some stages, and how many of them pass one more."""
+        ...
+
+    def review(self, rows: int) -> bool:
+        """Change the order if that is worth it; say whether it changed."""
+        ...
+
+    @property
+    def decisions(self) -> Sequence[Decision]:
+        """All so far, in the order in which they were made."""
+        ...
+
+
+class Chooser(Protocol):
+    """Decides for the flows of one statement."""
+
+    def open(self, flow: Flow, facts: FlowFacts) -> FlowChoice:
+        """Begin with one flow."""
+        ...
