@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from covey.plan.figures import money, seconds, share, size, span
+from covey.plan.figures import megabytes, money, seconds, share, size, span
 from covey.plan.forecast import Actual, CallForecast, Forecast, LoadForecast, PassRate, Range
 from covey.plan.nodes import Ask, Flow, Load, PhysicalPlan
 
@@ -103,46 +103,41 @@ def _rate(rate: PassRate) -> str:
 
 def _figures(forecast: Forecast, actual: Actual | None) -> list[str]:
     """Calls, tokens, time and money, one line each."""
-    known = forecast.known
-    rows: list[tuple[str, str, str | None]] = []
+    head = "expected before anything runs:" if actual is None else "expected, and what it was:"
+    lines = [head]
+    for name, found, was, remark in _rows(forecast, actual):
+        text = f"    {name:<{_WIDTH}}{found}"
+        lines.append(text + ("" if was is None else f"; was {was}") + (remark and f"  ({remark})"))
+    return lines + list(forecast.notes)
 
-    def row(name: str, found: str, was: str | None = None) -> None:
-        rows.append((name, found, None if actual is None else was))
+
+def _rows(forecast: Forecast, actual: Actual | None) -> Iterator[tuple[str, str, str | None, str]]:
+    """The name of each figure, what is expected, what it was, and what it means."""
+
+    def row(
+        name: str, found: Range, show: Callable[[float], str], was: float | None, remark: str = ""
+    ) -> tuple[str, str, str | None, str]:
+        shown = None if actual is None or was is None else show(was)
+        return name, span(found, show, known=forecast.known), shown, remark
 
     done = actual or Actual(0, 0, 0, 0, 0.0, None, None)
-    row("model calls", span(forecast.calls, size, known=known), size(done.calls))
-    row("prompt tokens", span(forecast.requested, size, known=known), size(done.requested))
-    row("computed tokens", span(forecast.fresh, size, known=known), size(done.fresh))
-    row("least possible", span(forecast.minimum, size, known=known), size(done.minimum))
-    if forecast.seconds is not None:
-        row("time", span(forecast.seconds, seconds, known=known), seconds(done.seconds))
-    if forecast.light is not None:
-        row("at full speed", span(forecast.light, seconds, known=known))
-    if forecast.peak is not None:
-        was = None if done.peak is None else f"{size(done.peak / 1e6)} MB"
-        row("memory", f"{size(forecast.peak.high / 1e6)} MB at most", was)
-    if forecast.money is not None:
-        was = None if done.money is None else money(done.money)
-        row("money", span(forecast.money, money, known=known), was)
-    lines = ["expected before anything runs:" if actual is None else "expected, and what it was:"]
-    for name, found, happened in rows:
-        text = f"    {name:<{_WIDTH}}{found}"
-        lines.append(text if happened is None else f"{text}; was {happened}")
-    return lines + _legend(forecast)
-
-
-def _legend(forecast: Forecast) -> list[str]:
-    lines = ["prompt tokens: every prompt in full; computed: what prompts begin alike with, once."]
+    yield row("model calls", forecast.calls, size, done.calls)
+    yield row("prompt tokens", forecast.requested, size, done.requested, "each prompt in full")
+    yield row("computed tokens", forecast.fresh, size, done.fresh, "shared beginnings once")
+    if actual is not None or forecast.fresh != forecast.minimum:
+        yield row("least possible", forecast.minimum, size, done.minimum)
     if forecast.seconds is not None:
         source = "rates measured here" if forecast.measured else "its datasheet, not measured yet"
-        lines.append(f"time: of the model's work on {forecast.device}, by {source}.")
-        lines.append("Loading the model comes on top.")
-        lines.append("at full speed: the least that the device's datasheet allows.")
+        remark = f"on {forecast.device} by {source}; loading not counted"
+        yield row("time", forecast.seconds, seconds, done.seconds, remark)
+    if forecast.light is not None:
+        yield row("at full speed", forecast.light, seconds, None, "the least its datasheet allows")
     if forecast.peak is not None:
-        lines.append("memory: for what is kept of documents that are read again.")
-    if forecast.price is not None:
-        lines.append(f"money: at ${forecast.price:.2f} an hour.")
-    return lines + list(forecast.notes)
+        most = Range.exactly(forecast.peak.high)
+        yield row("memory", most, megabytes, done.peak, "at most, for documents read again")
+    if forecast.money is not None:
+        remark = "" if forecast.price is None else f"at ${forecast.price:.2f} an hour"
+        yield row("money", forecast.money, money, done.money, remark)
 
 
 def explain_values(
@@ -192,12 +187,14 @@ def _call_values(index: int, forecast: Forecast, actual: Actual | None) -> dict[
 
 
 def _finite(value: Any) -> Any:
-    """The value with infinities as None: JSON has none."""
+    """The value with infinities as None, which JSON lacks, and no digits that say nothing."""
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    return value
 
 
 def _count(number: int, what: str) -> str:

@@ -31,12 +31,19 @@ def share(part: float) -> str:
     return f"{part:.0%}"
 
 
+def megabytes(number: float) -> str:
+    """Bytes as MB, 10**6 of them, or GB."""
+    return f"{number / 1e9:,.1f} GB" if number >= 1e9 else f"{size(number / 1e6)} MB"
+
+
 def seconds(time: float) -> str:
-    """A time: `0.02 s`, `3.4 s`, `45 s`, `2 min 5 s`, `3 h 20 min`."""
+    """A time: `4.1 ms`, `0.20 s`, `3.4 s`, `45 s`, `2 min 5 s`, `3 h 20 min`."""
     if math.isinf(time):
         return "any time"
+    if 0 < time < 0.0995:
+        return f"{time * 1e3:.2g} ms"
     if time < 9.95:
-        return f"{time:.1f} s" if time >= 0.95 or time == 0 else f"{time:.2g} s"
+        return f"{time:.2f} s" if 0 < time < 0.995 else f"{time:.1f} s"
     whole = round(time)
     if whole < 120:
         return f"{whole} s"

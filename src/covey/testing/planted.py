@@ -125,6 +125,7 @@ class PlantedSession:
         self._documents = documents
         self._queue: list[tuple[int, PromptBatch]] = []
         self._tickets = 0
+        self._seen = np.empty(0, np.int64)
         self.counters = Counters()
 
     @property
@@ -172,8 +173,10 @@ class PlantedSession:
         lengths = (self._documents.sizes(piece) + 3) // 4
         counters.requested_tokens += int(lengths.sum()) + tail * len(piece)
         if question.arity:
-            # The anchor is computed once, what follows it once a prompt.
-            _, first = np.unique(piece[:, question.anchor], return_index=True)
+            # The anchor is computed once, whatever asks; what follows it once a prompt.
+            ids, first = np.unique(piece[:, question.anchor], return_index=True)
+            first = first[~np.isin(ids, self._seen)]
+            self._seen = np.union1d(self._seen, ids)
             anchors = int(lengths[first, question.anchor].sum())
             rest = int(np.delete(lengths, question.anchor, axis=1).sum())
         else:
