@@ -47,7 +47,7 @@ def poison() -> None:
 def versions() -> str:
     """The card and what runs on it, one line."""
     found = [torch.cuda.get_device_name(), f"torch {torch.__version__}"]
-    for package in ("triton", "fa3-fwd", "sgl-deep-gemm", "apache-tvm-ffi"):
+    for package in ("triton", "fa3-fwd", "cuda-bindings", "sgl-deep-gemm"):
         try:
             found.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:

@@ -29,12 +29,18 @@ def normal(*shape: int) -> Tensor:
     return torch.randn(*shape, device=CUDA, dtype=torch.float32).to(torch.bfloat16)
 
 
-def kernels(multiply: gemm.Multiply, limits: Limits | None = None) -> HopperKernels:
+def kernels(limits: Limits | None = None) -> HopperKernels:
     """The kernels of Qwen3 4B."""
     frequencies = 1e6 ** (-torch.arange(0, D, 2) / D)
     shape = Geometry(HEADS, KV_HEADS, D, EPSILON, frequencies)
     return HopperKernels(
-        shape, CUDA, torch.bfloat16, True, multiply, flash_attention, limits or Limits()
+        shape,
+        CUDA,
+        torch.bfloat16,
+        True,
+        gemm.torch_products(CUDA),
+        flash_attention,
+        limits or Limits(),
     )
 
 

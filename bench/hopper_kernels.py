@@ -19,8 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.kernels.base import Activation, Chunk, KvLayer, Weight
-from covey.kernels.hopper import gemm
+from covey.kernels.base import Chunk, KvLayer
 from covey.kernels.hopper.attend import Build, packed_attention
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.kernels import HopperPlan
@@ -37,26 +36,24 @@ from hopper_cases import (
     KV_HEADS,
     NEVER,
     QKV,
-    WEIGHTS,
     D,
     chunk_of,
     flash_attention,
     heads_of,
     kernels,
     normal,
-    random_product,
     suffixes,
 )
 from hopper_errors import print_errors
 
 
 def print_times(tokens: int) -> None:
-    """Print the times of the glue and the products for a chunk of `tokens`."""
+    """Print the times of the glue for a chunk of `tokens`."""
     print(f"{tokens:,} tokens, one layer{'':<34}us/layer  us/token x 36   TB/s or TFLOPS")
     residual, delta = normal(tokens, HIDDEN), normal(tokens, HIDDEN) * 1e-3
     weight, both = normal(HIDDEN), normal(tokens, 2 * FFN)
     qkv, norms = normal(tokens, QKV), (normal(D), normal(D))
-    plan = kernels(gemm.scaled_mm).plan(chunk_of([(tokens, -1, 0)]))
+    plan = kernels().plan(chunk_of([(tokens, -1, 0)]))
     keep = _keeping(tokens)
     arena = KvLayer(normal(tokens, KV_HEADS, D), normal(tokens, KV_HEADS, D))
     q, k, v = heads_of(qkv)
@@ -77,17 +74,6 @@ def print_times(tokens: int) -> None:
         "gate, FP8", tokens, tokens * FFN * 5,
         lambda: gate(both, out_dtype=FP8, quantised=True),
     )  # fmt: skip
-    for name, multiply in (("DeepGEMM", gemm.deep_gemm()), ("scaled_mm", gemm.scaled_mm)):
-        total = 0.0
-        for label, out, width in WEIGHTS:
-            x, matrix = random_product(tokens, out, width)
-            run = _product(multiply, x, matrix)
-            total += row(f"{name} {label}", tokens, 2 * tokens * out * width, run, 1.2)
-        print(f"  {name + ' all four':<52}{total * 1e6:14.1f}{total / tokens * 36e6:13.3f}")
-
-
-def _product(multiply: gemm.Multiply, x: Activation, weight: Weight) -> Callable[[], object]:
-    return lambda: multiply(x, weight)
 
 
 def _keeping(tokens: int) -> HopperPlan:
@@ -97,7 +83,7 @@ def _keeping(tokens: int) -> HopperPlan:
         plain.tokens, plain.depths, plain.exits, plain.answers, plain.past_rows,
         plain.past_slots, every, every,
     )  # fmt: skip
-    return kernels(gemm.scaled_mm).plan(chunk)
+    return kernels().plan(chunk)
 
 
 def row(
@@ -145,7 +131,7 @@ BUILDS = {
 def attention_times(qkv: Tensor, chunk: Chunk, arena: KvLayer, limits: Limits) -> dict[str, float]:
     """Seconds a token of the dense calls and of each build of the packed kernel."""
     q, k, v = heads_of(qkv)
-    plan = kernels(gemm.scaled_mm, limits).plan(chunk)
+    plan = kernels(limits).plan(chunk)
     if not plan.calls and limits is not NEVER:
         return {}
     parts: list[tuple[Tensor, Tensor]] = []

@@ -62,7 +62,8 @@ def both_kernels(
     shape: Geometry, dtype: torch.dtype, limits: Limits | None = None
 ) -> tuple[object, ReferenceKernels]:
     """The Hopper kernels under the interpreter, and the reference in the same dtype."""
+    from covey.kernels.hopper.gemm import torch_products
     from covey.kernels.hopper.kernels import HopperKernels
 
-    ours = HopperKernels(shape, CPU, dtype, False, widened, dense, limits)
+    ours = HopperKernels(shape, CPU, dtype, False, torch_products(CPU), dense, limits)
     return ours, ReferenceKernels(shape, CPU, dtype)

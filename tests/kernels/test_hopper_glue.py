@@ -12,8 +12,8 @@ from covey.kernels.base import KvLayer
 pytest.importorskip("triton", reason="Triton has no build for this platform")
 
 from covey.kernels.hopper.checks import padded
+from covey.kernels.hopper.fp8 import multiply_layout
 from covey.kernels.hopper.gate import gate
-from covey.kernels.hopper.gemm import multiply_layout
 from covey.kernels.hopper.logits import answer_logits
 from covey.kernels.hopper.norm import add_norm
 from covey.kernels.hopper.rotate import Turn, rotate_and_store
@@ -170,13 +170,6 @@ def test_what_a_kernel_would_read_wrongly_is_refused_by_name() -> None:
         gate(torch.randn(2, 400), out_dtype=x.dtype, quantised=True)
     with pytest.raises(RunError, match="head is"):
         answer_logits(x, None, weight, torch.randn(2, 255), 1e-6)
-
-
-def test_products_see_few_small_sizes_and_little_padding_in_large_ones() -> None:
-    sizes = [padded(rows) for rows in range(4097)]
-    assert all(size >= rows and size % 4 == 0 for rows, size in enumerate(sizes))
-    assert len(set(sizes)) < 16
-    assert padded(16_381) == 16_384
 
 
 def test_rows_taken_from_an_activation_are_laid_out_for_a_product_again() -> None:

@@ -1,53 +1,135 @@
-"""How the FP8 product is chosen: by multiplying, the slower one only with a reason."""
+"""How the FP8 products are chosen: by multiplying, the slower ones only with a reason."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
+from torch import Tensor
 
 from covey.errors import ModelError
 from covey.kernels.base import Activation, Weight
 
 pytest.importorskip("triton", reason="Triton has no build for this platform")
 
-from covey.kernels.hopper import gemm
+from covey.kernels.hopper import compiler, gemm
 from kernels import interpreted
 
 
-def exact(x: Activation, weight: Weight) -> torch.Tensor:
+def multiply(x: Activation, weight: Weight) -> Tensor:
     return interpreted.widened(x, weight).to(torch.bfloat16)
 
 
-def wrong(x: Activation, weight: Weight) -> torch.Tensor:
-    return exact(x, weight) * 1.01
+def gated(x: Activation, weight: Weight) -> Activation:
+    gate, up = interpreted.widened(x, weight).chunk(2, 1)
+    groups = (gate * gate.sigmoid() * up).view(len(gate), -1, 128)
+    scales = groups.abs().amax(2) / 448
+    return Activation((groups / scales[:, :, None]).to(torch.float8_e4m3fn).flatten(1), scales)
 
 
-def broken() -> gemm.Multiply:
-    raise ImportError("no nvcc was found\nmore lines")
+def times(x: Activation, factor: float) -> Activation:
+    assert x.scales is not None
+    return Activation(x.values, x.scales * factor)
 
 
-def test_the_fastest_right_product_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gemm, "deep_gemm", lambda: exact)
-    multiply, sentence = gemm.choose_multiply(interpreted.CPU)
-    assert multiply is exact and sentence == "FP8 products run on DeepGEMM."
+RIGHT = gemm.Products(multiply, gated)
+WRONG = {
+    "product": replace(RIGHT, multiply=lambda x, w: multiply(x, w) * 1.01),
+    "scales": replace(RIGHT, gated=lambda x, w: times(gated(x, w), 1.01)),
+    "unwritten": replace(RIGHT, multiply=lambda x, w: multiply(x, w) * float("nan")),
+    "values": replace(
+        RIGHT,
+        gated=lambda x, w: replace(gated(x, w), values=gated(x, w).values.roll(1, 0)),
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [(broken, "ImportError: no nvcc was found"), (lambda: wrong, "wrong by 1.0e-02")],
-)
-def test_a_slower_product_says_what_was_wrong_with_the_faster(
-    monkeypatch: pytest.MonkeyPatch, make: object, reason: str
+def broken(_: torch.device) -> gemm.Products:
+    raise ImportError("no module named cuda\nmore lines")
+
+
+def test_the_fastest_right_products_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemm, "own_products", lambda _: RIGHT)
+    products, sentence = gemm.choose_products(interpreted.CPU)
+    assert products is RIGHT and sentence == "FP8 products run on Covey's kernel."
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_products_that_are_wrong_anywhere_are_not_taken(
+    what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gemm, "deep_gemm", make)
-    monkeypatch.setattr(gemm, "scaled_mm", exact)
-    multiply, sentence = gemm.choose_multiply(interpreted.CPU)
-    assert multiply is exact
-    assert "torch.scaled_mm" in sentence and reason in sentence and "more lines" not in sentence
+    monkeypatch.setattr(gemm, "own_products", lambda _: WRONG[what])
+    monkeypatch.setattr(gemm, "torch_products", lambda _: RIGHT)
+    products, sentence = gemm.choose_products(interpreted.CPU)
+    assert products is RIGHT
+    assert "run on torch.scaled_mm because Covey's kernel is wrong by" in sentence
 
 
-def test_no_right_product_is_an_error_with_both_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gemm, "deep_gemm", broken)
-    monkeypatch.setattr(gemm, "scaled_mm", wrong)
-    with pytest.raises(ModelError, match=r"no nvcc was found.*scaled_mm is wrong"):
-        gemm.choose_multiply(interpreted.CPU)
+def test_slower_products_say_what_was_wrong_with_the_faster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gemm, "own_products", broken)
+    monkeypatch.setattr(gemm, "torch_products", lambda _: RIGHT)
+    products, sentence = gemm.choose_products(interpreted.CPU)
+    assert products is RIGHT
+    assert "ImportError: no module named cuda" in sentence and "more lines" not in sentence
+
+
+def test_no_right_products_are_an_error_with_both_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemm, "own_products", broken)
+    monkeypatch.setattr(gemm, "torch_products", lambda _: WRONG["product"])
+    with pytest.raises(ModelError, match=r"no module named cuda.*scaled_mm is wrong by 1\.0e-02"):
+        gemm.choose_products(interpreted.CPU)
+
+
+def test_a_gated_product_of_two_steps_is_the_gate_of_the_product(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gemm, "scaled_mm", lambda x, w: interpreted.widened(x, w))
+    torch.manual_seed(0)
+    x = Activation(torch.randn(5, 256), torch.rand(5, 2) + 0.5)
+    weight = Weight(torch.randn(512, 256), (torch.rand(4, 2) + 0.5) * 0.05)
+    found = gemm.torch_products(interpreted.CPU).gated(x, weight)
+    gate, up = interpreted.widened(x, weight).chunk(2, 1)
+    assert found.scales is not None
+    wide = found.values * found.scales.repeat_interleave(128, 1)
+    torch.testing.assert_close(wide, gate * gate.sigmoid() * up, rtol=1e-5, atol=1e-5)
+
+
+class Compiler:
+    """Counts compilations and gives bytes that depend on what is compiled."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, name: str, files: dict[str, bytes], options: list[str]) -> bytes:
+        self.calls += 1
+        return f"{name} {sorted(files)} {options}".encode()
+
+
+def test_code_is_compiled_once_for_a_source_and_its_constants(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake = Compiler()
+    monkeypatch.setattr(compiler, "_compile", fake)
+    monkeypatch.setenv("COVEY_CACHE", str(tmp_path))
+    first = compiler.machine_code("product.cu", ("sm90.cuh",), {"A": 1})
+    assert compiler.machine_code("product.cu", ("sm90.cuh",), {"A": 1}) == first
+    assert fake.calls == 1 and b"sm90.cuh" in first and b"-DA=1" in first
+    assert compiler.machine_code("product.cu", ("sm90.cuh",), {"A": 2}) != first
+    assert fake.calls == 2
+    assert sorted(path.suffix for path in (tmp_path / "kernels").iterdir()) == [".cubin"] * 2
+
+
+def test_code_that_cannot_be_kept_is_compiled_each_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake = Compiler()
+    monkeypatch.setattr(compiler, "_compile", fake)
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("COVEY_CACHE", str(tmp_path / "file"))
+    for _ in range(2):
+        compiler.machine_code("product.cu", ("sm90.cuh",), {})
+    assert fake.calls == 2

@@ -195,10 +195,15 @@ class Kernels(Protocol[Plan]):
         """
         ...
 
-    def gate(self, gate_up: Tensor) -> Activation:
-        """silu(gate) * up: (n, 2 * ffn), gate first, gives (n, ffn), ready for `linear`.
+    def gated(self, x: Activation, weight: Weight) -> Activation:
+        """silu(gate) * up, where x @ weight.T is gate beside up.
 
-        `gate_up` may be overwritten.
+        Args:
+            x: (n, in).
+            weight: (2 * ffn, in), gate above up.
+
+        Returns:
+            (n, ffn), ready for `linear`.
         """
         ...
 

@@ -178,9 +178,9 @@ class ReferenceKernels:
             out[call.queries] = found[0].transpose(0, 1)[call.lead :]
         return self._activation(out.flatten(1))
 
-    def gate(self, gate_up: Tensor) -> Activation:
-        """See `Kernels.gate`."""
-        gate, up = gate_up.chunk(2, dim=1)
+    def gated(self, x: Activation, weight: Weight) -> Activation:
+        """See `Kernels.gated`."""
+        gate, up = self.linear(x, weight).chunk(2, dim=1)
         return self._activation(F.silu(gate, inplace=True).mul_(up))
 
     def logits(

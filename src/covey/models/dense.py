@@ -117,8 +117,7 @@ class DenseModel(Generic[Plan]):
         attended = kernels.attend(q, k, layer.qk_norms, v, plan, kv)
         delta = kernels.linear(attended, layer.output)
         residual, x = kernels.norm(residual, delta, layer.mlp_norm)
-        gated = kernels.gate(kernels.linear(x, layer.gate_up))
-        return residual, kernels.linear(gated, layer.down)
+        return residual, kernels.linear(kernels.gated(x, layer.gate_up), layer.down)
 
 
 def _uploaded(chunk: Chunk, device: torch.device) -> Tensor:

@@ -8,7 +8,6 @@ from covey.errors import RunError
 
 GROUP = 128  # values of an activation that share one FP8 scale
 _ALIGNED_ROWS = 4  # the bulk copies of scales start at multiples of 16 bytes
-_LEAST, _DOUBLING, _STEP, _STEPPING = 64, 1024, 512, 4096
 
 
 def require(holds: bool, kernel: str, reason: str) -> None:
@@ -31,13 +30,5 @@ def require_rows(x: Tensor, width: int, kernel: str, name: str) -> None:
 
 
 def padded(rows: int) -> int:
-    """Rows that the storage of a quantised activation has room for, and products compute.
-
-    DeepGEMM compiles a kernel for every shape of tile it chooses, seconds each, and it
-    chooses by the number of rows. Small products come in few sizes, therefore; they wait
-    for the weights anyway. The answers of a chunk and short chunks are small.
-    """
-    if rows <= _DOUBLING:
-        return max(_LEAST, 1 << (rows - 1).bit_length()) if rows else 0
-    step = _STEP if rows <= _STEPPING else _ALIGNED_ROWS
-    return -(-rows // step) * step
+    """Rows that the storage of a quantised activation has room for."""
+    return -(-rows // _ALIGNED_ROWS) * _ALIGNED_ROWS

@@ -2,8 +2,8 @@
 
 A group's scale is its largest magnitude over 448, the largest e4m3 value, in float32.
 Scales lie by columns: those of one group of all rows are neighbours. Values and scales
-have room for `checks.padded` rows, at least a multiple of four, which is what the matrix
-kernels' bulk copies need.
+have room for `checks.padded` rows, a multiple of four, which is what the matrix kernels'
+bulk copies need.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from covey.errors import ModelError
 from covey.kernels.base import Activation
 from covey.kernels.hopper.checks import GROUP, padded
 
@@ -51,3 +52,24 @@ def empty_activation(
 def column_stride(scales: Tensor | None) -> int:
     """Distance of neighbouring groups of one row; 0 where there are no scales."""
     return 0 if scales is None else scales.stride(1)
+
+
+def multiply_layout(x: Activation) -> Activation:
+    """All rows that an activation has room for, as the products need them.
+
+    An activation that was not made by `empty_activation` is copied into the room.
+    """
+    scales = x.scales
+    if scales is None:
+        raise ModelError("an FP8 product needs a scaled activation")
+    rows, groups = scales.shape
+    room = padded(rows)
+    if scales.stride() != (1, room):
+        there = empty_activation(rows, groups * GROUP, scales.device, x.values.dtype, True)
+        if there.scales is None:
+            raise ModelError("an FP8 product needs a scaled activation")
+        there.values.copy_(x.values)
+        there.scales.copy_(scales)
+        x, scales = there, there.scales
+    values = x.values.as_strided((room, groups * GROUP), (groups * GROUP, 1))
+    return Activation(values, scales.as_strided((room, groups), (1, room)))

@@ -1,4 +1,4 @@
-"""Block-scaled FP8 matrix products: DeepGEMM, or torch where that cannot run.
+"""Which block-scaled FP8 products run: our own, or torch's where ours cannot.
 
     x         (n, in) e4m3           groups of 128 columns scaled
     x scales  (n, in / 128) float32  by columns, room for a multiple of four rows
@@ -6,66 +6,76 @@
     w scales  (out / 128, in / 128)  float32, contiguous
     result    (n, out) BF16, summed in float32
 
-Which of the two runs is decided once, by multiplying and comparing; never silently.
+Which of the two is decided once, by multiplying and comparing; never silently.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from covey.errors import ModelError
 from covey.kernels.base import Activation, Weight
-from covey.kernels.hopper.checks import GROUP, padded
-from covey.kernels.hopper.fp8 import empty_activation
+from covey.kernels.hopper.checks import GROUP
+from covey.kernels.hopper.fp8 import multiply_layout
+from covey.kernels.hopper.gate import gate
 
-Multiply = Callable[[Activation, Weight], Tensor]
+_TOLERANCE = 5e-3  # BF16 rounding of a product alone is 1.7e-3
+_FP8_TOLERANCE = 4e-2  # e4m3 rounding alone is 2.3e-2
 
-_TOLERANCE = 5e-3  # BF16 rounding of the result alone is 1.7e-3
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """The products of a model in FP8.
+
+    Attributes:
+        multiply: x @ weight.T, (n, out) BF16.
+        gated: silu(gate) * up of x and a weight that is gate above up, (n, out / 2) in FP8.
+    """
+
+    multiply: Callable[[Activation, Weight], Tensor]
+    gated: Callable[[Activation, Weight], Activation]
 
 
-def choose_multiply(device: torch.device) -> tuple[Multiply, str]:
-    """The fastest product that is right on this device, and a sentence about it.
+def choose_products(device: torch.device) -> tuple[Products, str]:
+    """The fastest products that are right on this device, and a sentence about them.
 
     Raises:
-        ModelError: none is.
+        ModelError: none are.
     """
     reasons = []
-    for name, make in (("DeepGEMM", deep_gemm), ("torch.scaled_mm", lambda: scaled_mm)):
+    for name, make in (("Covey's kernel", own_products), ("torch.scaled_mm", torch_products)):
         try:
-            multiply = make()
-            error = _trial(multiply, device)
-        except Exception as problem:  # whatever an extension raises, the next is tried
+            products = make(device)
+            wrong = _trial(products, device)
+        except Exception as problem:  # whatever CUDA raises, the next is tried
             reasons.append(f"{name} failed: {_first_line(problem)}")
             continue
-        if error < _TOLERANCE:
+        if wrong is None:
             because = f" because {'; '.join(reasons)}" if reasons else ""
-            return multiply, f"FP8 products run on {name}{because}."
-        reasons.append(f"{name} is wrong by {error:.1e}")
+            return products, f"FP8 products run on {name}{because}."
+        reasons.append(f"{name} is wrong by {wrong:.1e}")
     raise ModelError(f"No FP8 matrix product works on this GPU: {'; '.join(reasons)}.")
 
 
-def multiply_layout(x: Activation) -> Activation:
-    """All rows that an activation has room for, as the products need them.
+def own_products(device: torch.device) -> Products:
+    """The products by `product.cu`."""
+    from covey.kernels.hopper.product import load_products
 
-    An activation that was not made by `empty_activation` is copied into the room.
-    """
-    scales = x.scales
-    if scales is None:
-        raise ModelError("an FP8 product needs a scaled activation")
-    rows, groups = scales.shape
-    room = padded(rows)
-    if scales.stride() != (1, room):
-        there = empty_activation(rows, groups * GROUP, scales.device, x.values.dtype, True)
-        if there.scales is None:
-            raise ModelError("an FP8 product needs a scaled activation")
-        there.values.copy_(x.values)
-        there.scales.copy_(scales)
-        x, scales = there, there.scales
-    values = x.values.as_strided((room, groups * GROUP), (groups * GROUP, 1))
-    return Activation(values, scales.as_strided((room, groups), (1, room)))
+    loaded = load_products(device)
+    return Products(loaded.product, loaded.gated)
+
+
+def torch_products(_: torch.device) -> Products:
+    """The products by torch, the gated one in two steps."""
+
+    def gated(x: Activation, weight: Weight) -> Activation:
+        return gate(scaled_mm(x, weight), out_dtype=x.values.dtype, quantised=True)
+
+    return Products(scaled_mm, gated)
 
 
 def scaled_mm(x: Activation, weight: Weight) -> Tensor:
@@ -96,39 +106,43 @@ def scaled_mm(x: Activation, weight: Weight) -> Tensor:
     return found[:rows]
 
 
-def deep_gemm() -> Multiply:
-    """The product by DeepGEMM, which compiles its kernels at first use."""
-    import deep_gemm as library
-
-    def multiply(x: Activation, weight: Weight) -> Tensor:
-        rows, columns = len(x.values), len(weight.values)
-        if not rows:
-            return torch.empty(0, columns, device=x.values.device, dtype=torch.bfloat16)
-        room = multiply_layout(x)
-        out = torch.empty(len(room.values), columns, device=x.values.device, dtype=torch.bfloat16)
-        left, right = (room.values, room.scales), (weight.values, weight.scales)
-        library.fp8_gemm_nt(left, right, out, disable_ue8m0_cast=True)
-        return out[:rows]
-
-    return multiply
-
-
-def _trial(multiply: Multiply, device: torch.device) -> float:
-    """Relative error of a small product against float32 on the same operands."""
+def _trial(products: Products, device: torch.device) -> float | None:
+    """The relative error of small products against float64 where it is too large."""
     rows, width, columns = 130, 512, 768
     draw = torch.Generator(device).manual_seed(1)
     kind = torch.float8_e4m3fn
     x = torch.randn(rows, width, device=device, generator=draw).to(kind)
     weight = torch.randn(columns, width, device=device, generator=draw).to(kind)
     scales = torch.rand(rows, width // GROUP, device=device, generator=draw) + 0.5
-    factors = torch.rand(columns // GROUP, width // GROUP, device=device, generator=draw) + 0.5
-    wide_x = x.double() * scales.double().repeat_interleave(GROUP, 1)
-    wide = weight.double() * factors.double().repeat_interleave(GROUP, 0).repeat_interleave(
-        GROUP, 1
-    )
-    expected = wide_x @ wide.T
-    found = multiply(Activation(x, scales), Weight(weight, factors)).double()
-    return float((found - expected).norm() / expected.norm())
+    factors = torch.rand(columns // GROUP, width // GROUP, device=device, generator=draw) * 0.1
+    left, right = Activation(x, scales), Weight(weight, factors)
+    blocks = factors.double().repeat_interleave(GROUP, 0).repeat_interleave(GROUP, 1)
+    expected = _widened(left) @ (weight.double() * blocks).T
+    error = _error(products.multiply(left, right), expected)
+    if not error < _TOLERANCE:
+        return error
+    gate_half, up = expected.chunk(2, 1)
+    activated = gate_half * gate_half.sigmoid() * up
+    found = products.gated(left, right)
+    if found.scales is None:
+        raise ModelError("a gated product came back without scales")
+    # Values are rounded coarsely, which would hide a small mistake; scales are not.
+    largest = activated.view(rows, -1, GROUP).abs().amax(2) / 448
+    error = _error(found.scales, largest)
+    if not error < _TOLERANCE:
+        return error
+    error = _error(_widened(found), activated)
+    return None if error < _FP8_TOLERANCE else error
+
+
+def _widened(x: Activation) -> Tensor:
+    if x.scales is None:
+        return x.values.double()
+    return x.values.double() * x.scales.double().repeat_interleave(GROUP, 1)
+
+
+def _error(found: Tensor, expected: Tensor) -> float:
+    return float((found.double() - expected).norm() / expected.norm())
 
 
 def _first_line(problem: Exception) -> str:

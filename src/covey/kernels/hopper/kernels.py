@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from covey.kernels.base import Activation, Chunk, Geometry, Int32, Int64, KvLaye
 from covey.kernels.hopper.attend import TileWork, packed_attention
 from covey.kernels.hopper.dense import DenseAttention, DeviceCall, load_flash_attention
 from covey.kernels.hopper.gate import gate
-from covey.kernels.hopper.gemm import Multiply, choose_multiply
+from covey.kernels.hopper.gemm import Products, choose_products
 from covey.kernels.hopper.logits import answer_logits
 from covey.kernels.hopper.norm import add_norm
 from covey.kernels.hopper.rotate import Turn, rotate_and_store
@@ -49,7 +50,7 @@ class HopperKernels:
         device: where everything lies.
         dtype: of the residual stream, linear outputs, keys and values.
         quantised: linear layers take FP8.
-        multiply: the FP8 product.
+        products: the FP8 products.
         dense: the dense attention.
         limits: what attention is computed densely.
         fp8: dtype that quantised values are stored in.
@@ -61,7 +62,7 @@ class HopperKernels:
         device: torch.device,
         dtype: torch.dtype,
         quantised: bool,
-        multiply: Multiply,
+        products: Products,
         dense: DenseAttention,
         limits: Limits | None = None,
         fp8: torch.dtype = torch.float8_e4m3fn,
@@ -70,7 +71,7 @@ class HopperKernels:
         self.dtype = dtype
         self.quantised = quantised
         self._geometry = geometry
-        self._multiply = multiply
+        self._products = products
         self._dense = dense
         self._limits = limits or Limits()
         self._stored = fp8 if quantised else dtype
@@ -112,7 +113,7 @@ class HopperKernels:
         """See `Kernels.linear`."""
         if weight.scales is None:
             return F.linear(x.values, weight.values)
-        return self._multiply(x, weight)
+        return self._products.multiply(x, weight)
 
     def attend(
         self,
@@ -146,9 +147,11 @@ class HopperKernels:
             quantised=self.quantised,
         )
 
-    def gate(self, gate_up: Tensor) -> Activation:
-        """See `Kernels.gate`."""
-        return gate(gate_up, out_dtype=self._stored, quantised=self.quantised)
+    def gated(self, x: Activation, weight: Weight) -> Activation:
+        """See `Kernels.gated`."""
+        if weight.scales is None:
+            return gate(self.linear(x, weight), out_dtype=self._stored, quantised=self.quantised)
+        return self._products.gated(x, weight)
 
     def logits(
         self, residual: Tensor, delta: Tensor | None, weight: Tensor, head: Tensor
@@ -172,17 +175,17 @@ def load_hopper(
         ModelError: no FP8 product works.
     """
 
-    multiply: Multiply = _no_fp8
+    products = Products(_no_fp8, _no_fp8)
     sentence = "Products run in BF16 on cuBLAS."
     if quantised:
-        multiply, sentence = choose_multiply(device)
+        products, sentence = choose_products(device)
     kernels = HopperKernels(
-        geometry, device, torch.bfloat16, quantised, multiply, load_flash_attention()
+        geometry, device, torch.bfloat16, quantised, products, load_flash_attention()
     )
     return kernels, f"Hopper kernels: FlashAttention-3 and Triton. {sentence}"
 
 
-def _no_fp8(x: Activation, weight: Weight) -> Tensor:
+def _no_fp8(*_: object) -> NoReturn:
     raise RunError("An FP8 weight reached kernels that were loaded for BF16.")
 
 

@@ -1,0 +1,138 @@
+"""Block-scaled FP8 products by our own kernel, `product.cu`.
+
+    x         (n, in) e4m3           groups of 128 columns scaled
+    x scales  (n, in / 128) float32  by columns, room for a multiple of four rows
+    weight    (out, in) e4m3         blocks of 128 x 128 scaled
+    w scales  (out / 128, in / 128)  float32, contiguous
+
+`product` gives (n, out) BF16; `gated` takes gate above up and gives silu(gate) * up as an
+activation. Sums are float32; gate and up are not rounded before they are multiplied.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from covey.errors import ModelError
+from covey.kernels.base import Activation, Weight
+from covey.kernels.hopper import driver
+from covey.kernels.hopper.checks import GROUP, require
+from covey.kernels.hopper.compiler import machine_code
+from covey.kernels.hopper.fp8 import empty_activation, multiply_layout
+
+_TILE = 128  # rows of a block; columns of one of its two strips
+_STAGES = 4  # groups of 128 that are fetched ahead
+_CLUSTER = 2  # blocks that share what they fetch of the weight
+_BAND_BYTES = 10 << 20  # of x that are worked on together, so that the L2 cache holds them
+_THREADS = 384
+_WARPS = 8
+_STAGE_BYTES = 3 * _TILE * _TILE + _TILE * 4 + 16  # a, two strips of b, a's scales, barriers
+_SHARED = _STAGES * _STAGE_BYTES + _WARPS * 16 * 128 + 1024  # rows to store; alignment
+
+
+def load_products(device: torch.device) -> Fp8Products:
+    """Compile or find `product.cu` and load it on a GPU.
+
+    Raises:
+        ModelError: it does not compile.
+        RunError: the driver refuses it.
+    """
+    constants = {"RING_STAGES": _STAGES, "CLUSTER_BLOCKS": _CLUSTER}
+    return Fp8Products(machine_code("product.cu", ("sm90.cuh",), constants), device)
+
+
+class Fp8Products:
+    """Both products on one GPU.
+
+    Args:
+        code: machine code of `product.cu`.
+        device: the GPU, which is torch's current one.
+
+    Raises:
+        RunError: the driver refuses the code.
+    """
+
+    def __init__(self, code: bytes, device: torch.device) -> None:
+        torch.cuda.synchronize(device)  # makes the device's context current
+        self._module = driver.load(code)
+        self._product = driver.Function(self._module, "fp8_gemm", _SHARED)
+        self._gated = driver.Function(self._module, "fp8_gemm_gated", _SHARED)
+        self._device = device.index or 0
+        self._blocks = torch.cuda.get_device_properties(device).multi_processor_count
+        self._map = lru_cache(maxsize=4096)(driver.TensorMap)
+
+    def product(self, x: Activation, weight: Weight) -> Tensor:
+        """x @ weight.T: (n, in) by (out, in) gives (n, out) BF16.
+
+        Raises:
+            RunError: a shape or stride that the kernel cannot read.
+        """
+        rows, columns = len(x.values), len(weight.values)
+        out = torch.empty(rows, columns, device=x.values.device, dtype=torch.bfloat16)
+        if rows:
+            strips = -(-columns // (2 * _TILE))
+            self._launch(self._product, x, weight, out, None, strips)
+        return out
+
+    def gated(self, x: Activation, weight: Weight) -> Activation:
+        """silu(gate) * up of (n, in) by (2 * ffn, in), gate above up: (n, ffn) in FP8.
+
+        Raises:
+            RunError: a shape or stride that the kernel cannot read.
+        """
+        rows, both = len(x.values), len(weight.values)
+        require(both % (2 * GROUP) == 0, "gated", f"{both} rows are not twice whole groups")
+        out = empty_activation(rows, both // 2, x.values.device, x.values.dtype, True)
+        if rows:
+            self._launch(self._gated, x, weight, out.values, out.scales, both // 2 // _TILE)
+        return out
+
+    def _launch(
+        self,
+        function: driver.Function,
+        x: Activation,
+        weight: Weight,
+        out: Tensor,
+        out_scales: Tensor | None,
+        column_blocks: int,
+    ) -> None:
+        rows, width = x.values.shape
+        x = multiply_layout(x)
+        scales, factors = x.scales, weight.scales
+        if scales is None or factors is None:
+            raise ModelError("an FP8 product needs scales on both sides")
+        require(
+            weight.values.shape[1] == width and width % GROUP == 0 and out.shape[1] % GROUP == 0,
+            "product",
+            f"({rows}, {width}) by {tuple(weight.values.shape)} are not whole groups",
+        )
+        for name, matrix in (("x", x.values), ("weight", weight.values), ("factors", factors)):
+            require(matrix.is_contiguous(), "product", f"{name} is not contiguous")
+        groups, pitch = width // GROUP, scales.stride(1) * 4
+        high, part = _TILE * _CLUSTER, _TILE // _CLUSTER
+        maps = (
+            self._map(x.values.data_ptr(), rows, width, width, (_TILE, GROUP)),
+            self._map(scales.data_ptr(), groups, rows, pitch, (1, _TILE), True),
+            self._map(weight.values.data_ptr(), len(weight.values), width, width, (part, GROUP)),
+        )
+        tiles = -(-rows // high) * column_blocks
+        function.launch(
+            min(self._blocks // _CLUSTER, tiles) * _CLUSTER,
+            _THREADS,
+            [x.address for x in maps],
+            [
+                ctypes.c_void_p(factors.data_ptr()),
+                ctypes.c_void_p(out.data_ptr()),
+                ctypes.c_void_p(0 if out_scales is None else out_scales.data_ptr()),
+                ctypes.c_uint32(0 if out_scales is None else out_scales.stride(1)),
+                ctypes.c_uint32(rows),
+                ctypes.c_uint32(out.shape[1]),
+                ctypes.c_uint32(groups),
+                ctypes.c_uint32(max(1, _BAND_BYTES // (high * width))),
+            ],
+            self._device,
+        )
