@@ -29,6 +29,7 @@ WHERE AI.IF(PROMPT('Good? {0}', t.body)) AND AI.IF(PROMPT('Short? {0}', p.text))
 5. ask AI_JOIN(PROMPT('Same? {0} {1}', t.body, p.text))
     0 to 2 prompts of 6 tokens
     share of TRUE not known before it runs: 0% to 100%
+    in this order: cheapest where no pass rate is known and each is as likely as any other
 then DuckDB runs the rest
 
 # The user's word on pass rates orders two filters
@@ -43,6 +44,7 @@ WHERE AI.IF(PROMPT('Often? {0}', body), {'selectivity': 0.9})
 3. ask AI.IF(PROMPT('Often? {0}', body), {'selectivity': 0.9})
     0 prompts
     TRUE for 90%, as the query says
+    in this order: cheapest by the pass rates that the query gives
 then DuckDB runs the rest
 
 # An outer join's condition is asked for the pairs that the rest of ON leaves

@@ -18,6 +18,7 @@ from covey.execution.dry_run import DryRun
 from covey.execution.lengths import LengthBook
 from covey.execution.lookup import Lookups
 from covey.execution.report import Report
+from covey.optimizer.choice import OrderChooser
 from covey.optimizer.estimate import estimate, pass_rates, scenarios
 from covey.plan.explain import explain, explain_values
 from covey.plan.forecast import Actual, CallActual, DryResult, Forecast, Range
@@ -182,7 +183,10 @@ def _forecast(
     lookups, answers, documents = known
     rates = pass_rates(plan.calls)
     lengths = LengthBook(documents, outlook.measure, outlook.shares)
-    dry = DryRun(plan, connection.duckdb, lookups, answers, documents, lengths, outlook.capacity)
+    dry = DryRun(
+        plan, connection.duckdb, lookups, answers, documents, lengths, outlook.capacity,
+        OrderChooser(plan.calls, lambda: outlook),
+    )  # fmt: skip
     try:
         with dry:
             results = [dry.run(scenario) for scenario in scenarios(rates)]

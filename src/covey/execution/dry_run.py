@@ -18,6 +18,7 @@ from covey.execution.flow import FlowRunner
 from covey.execution.lengths import LengthBook
 from covey.execution.lookup import Lookups
 from covey.execution.steps import StepRunner
+from covey.plan.choice import Chooser, Decision
 from covey.plan.forecast import DryResult, LoadForecast
 from covey.plan.nodes import Ask, DocumentColumn, Flow, Load, PhysicalPlan, Step
 from covey.prompts.documents import DocumentStore
@@ -47,6 +48,7 @@ class DryRun:
         documents: likewise.
         lengths: of the documents.
         room: see `DryAsker`.
+        chooser: decides orders as it will in the run.
     """
 
     def __init__(
@@ -58,7 +60,10 @@ class DryRun:
         documents: DocumentStore,
         lengths: LengthBook,
         room: int | None,
+        chooser: Chooser | None = None,
     ) -> None:
+        self._chooser = chooser
+        self._decisions: list[Decision] = []
         self._plan = plan
         self._connection = connection
         self._relations = Relations(connection)
@@ -84,6 +89,7 @@ class DryRun:
     def run(self, rates: Mapping[int, float]) -> DryResult:
         """Run all steps once, calls being TRUE at given rates."""
         self._answers.clear()
+        self._decisions = []
         asker = DryAsker(self._answers, self._lengths, rates, self._room)
         steps = StepRunner(self._plan.calls, self._relations, self._lookups, asker, self._documents)
         whole = set[str]()
@@ -91,7 +97,7 @@ class DryRun:
             self._step(step, steps, asker, whole)
         unknown = self._on_demand(steps, asker, whole)
         asker.finish()
-        return DryResult(asker.tallies, asker.peak, unknown)
+        return DryResult(asker.tallies, asker.peak, unknown, tuple(self._decisions))
 
     def _step(self, step: Step, steps: StepRunner, asker: DryAsker, whole: set[str]) -> None:
         if isinstance(step, Load):
@@ -99,7 +105,9 @@ class DryRun:
             query = step.query if sample is None else f"SELECT * FROM {sample}"
             steps.load(replace(step, query=query))
         elif isinstance(step, Flow):
-            FlowRunner(step, steps, asker).run()
+            flow = FlowRunner(step, steps, asker, self._chooser)
+            flow.run()
+            self._decisions += flow.decisions
             part = 1.0
             if step.needed is not None and step.found is not None:
                 found = steps.count(step.found)

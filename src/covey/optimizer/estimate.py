@@ -122,6 +122,7 @@ def estimate(
         known=not unknown and (not varying or all(rates[c.index].known for c in calls)),
         asked=asked,
         loads=loads,
+        decisions=results[0].decisions,
         notes=(*_notes(loads, outlook), *notes),
     )
     return _timed(forecast, works, outlook, price, top)

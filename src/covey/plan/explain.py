@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
+from covey.plan.choice import Decision
 from covey.plan.figures import megabytes, money, seconds, share, size, span
 from covey.plan.forecast import Actual, CallForecast, Forecast, LoadForecast, PassRate, Range
 from covey.plan.nodes import Ask, Flow, Load, PhysicalPlan
@@ -38,8 +39,11 @@ def explain(plan: PhysicalPlan, forecast: Forecast, actual: Actual | None = None
         elif isinstance(step, Ask):
             lines += _ask(next(numbers), step, forecast, actual)
         elif isinstance(step, Flow):
-            for ask in step.asks:
+            decision, asks = _in_order(step, forecast)
+            for ask in asks:
                 lines += _ask(next(numbers), ask, forecast, actual)
+            if decision is not None:
+                lines.append(f"    in this order: {decision.reason}")
             if step.needed is not None:
                 lines.append(f"    in batches, until {_count(step.needed, 'row')} are found")
         else:
@@ -52,6 +56,21 @@ def explain(plan: PhysicalPlan, forecast: Forecast, actual: Actual | None = None
         return "\n".join([*lines, "DuckDB runs all of it"])
     lines += ["then DuckDB runs the rest", "", *_figures(forecast, actual)]
     return "\n".join(lines)
+
+
+def _in_order(flow: Flow, forecast: Forecast) -> tuple[Decision | None, list[Ask]]:
+    """The asks of a flow in the order that it is expected to begin with, and why."""
+    places: dict[str, int] = {}
+    found = None
+    written = [" with ".join(one_line(ask.condition) for ask in s.asks) for s in flow.stages]
+    for decision in forecast.decisions:
+        mine = decision.kind == "order" and set(decision.order) <= set(written)
+        if mine and len(decision.order) > 1:
+            found = decision
+            places = {text: place for place, text in enumerate(decision.order)}
+            break
+    order = sorted(range(len(written)), key=lambda i: places.get(written[i], len(places)))
+    return found, [ask for i in order for ask in flow.stages[i].asks]
 
 
 def _on_demand(plan: PhysicalPlan) -> Iterator[int]:
@@ -153,8 +172,11 @@ def explain_values(
         elif isinstance(step, Ask):
             steps.append(_ask_values(step, forecast, actual))
         elif isinstance(step, Flow):
-            asks = [_ask_values(ask, forecast, actual) for ask in step.asks]
-            steps.append({"step": "batches", "rows_needed": step.needed, "asks": asks})
+            decision, order = _in_order(step, forecast)
+            asks = [_ask_values(ask, forecast, actual) for ask in order]
+            why = None if decision is None else decision.reason
+            flow = {"step": "batches", "rows_needed": step.needed, "order": why, "asks": asks}
+            steps.append(flow)
         else:
             steps.append({"step": "limit"})
     on_demand = [
@@ -165,7 +187,7 @@ def explain_values(
         | _call_values(index, forecast, actual)
         for index in _on_demand(plan)
     ]
-    left_out = ("asked", "loads")
+    left_out = ("asked", "loads", "decisions")
     expected = {k: v for k, v in asdict(forecast).items() if k not in left_out}
     found = {"steps": steps, "on_demand": on_demand, "expected": expected}
     if actual is not None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from covey.plan.choice import Decision
+
 
 @dataclass(frozen=True, slots=True)
 class PassRate:
@@ -131,6 +133,7 @@ class Forecast:
         known: whether every pass rate that it depends on is known.
         asked: by index of the call.
         loads: by table of the load step.
+        decisions: about the order of conditions, as they are expected.
         notes: what a reader must know of the figures.
     """
 
@@ -149,6 +152,7 @@ class Forecast:
     known: bool = True
     asked: Mapping[int, CallForecast] = field(default_factory=dict)
     loads: Mapping[str, LoadForecast] = field(default_factory=dict)
+    decisions: tuple[Decision, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -256,8 +260,10 @@ class DryResult:
         tallies: by index of a call.
         peak: most tokens held at once.
         unknown: calls of which nothing is known, with the reason.
+        decisions: about orders.
     """
 
     tallies: dict[int, Tally]
     peak: float
     unknown: dict[int, str] = field(default_factory=dict)
+    decisions: tuple[Decision, ...] = ()
