@@ -5,7 +5,9 @@
 
 Each shape runs several times; the first run warms up. Seconds go from handing over the
 texts to the last answer, tokenising included, start-up apart. With --trace a further run
-is profiled: device microseconds a token by part, and the share of time the GPU idles.
+is profiled: device microseconds a token by part, and the share of time the GPU idles. With
+--schedules the same prompts are asked in three schedules: wide chunks, narrow chunks, and
+narrow chunks with an arena that holds a few documents only, in another order.
 """
 
 from __future__ import annotations
@@ -107,6 +109,30 @@ def trace_shape(engine: LoadedEngine, shape: Shape, folder: Path | None) -> dict
     return found
 
 
+def print_schedules(engine: LoadedEngine, shape: Shape, sample: int = 2000) -> None:
+    """How much margins and answers depend on what shared a chunk, a prefix or the arena."""
+    anchors = shape.anchors[: max(sample // max(len(shape.partners), 1), 1)]
+    few = replace(shape, anchors=anchors)
+    limits = engine.limits
+    wide = run_shape(engine, few).margins
+    engine.limits = replace(limits, budget=3072)
+    narrow = run_shape(engine, few).margins
+    engine.limits = replace(limits, budget=2048, slots=40_000)
+    backwards = run_shape(engine, replace(few, anchors=anchors[::-1])).margins
+    rows = max(len(shape.partners), 1)
+    evicted = backwards.reshape(-1, rows)[::-1].ravel()
+    engine.limits = limits
+    print(f"{shape.name}: {len(wide):,} margins, spread {wide.std():.2f}")
+    for label, other in (("narrow chunks", narrow), ("small arena, backwards", evicted)):
+        off, flipped = np.abs(wide - other), (wide > 0) != (other > 0)
+        largest = np.abs(wide[flipped]).max(initial=0.0)
+        print(
+            f"  {label:<24}mean difference {off.mean():.3f}, largest {off.max():.3f}; flips"
+            f" {flipped.mean() * 1e4:.0f} per 10,000, of margins up to {largest:.3f}",
+            flush=True,
+        )
+
+
 def print_parts(parts: dict[str, float], tokens: int) -> None:
     """Microseconds a fresh token by part, and the idle share."""
     cells = [f"{p} {parts[p] / tokens * 1e6:.2f}" for p in (*_PARTS, "other")]
@@ -122,6 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=int, help="new tokens of a chunk")
     parser.add_argument("--runs", type=int, default=2, help="timed runs of each shape")
     parser.add_argument("--trace", type=Path, help="folder for lists of kernels")
+    parser.add_argument("--schedules", action="store_true", help="compare three schedules")
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args(arguments)
     started = time.perf_counter()
@@ -158,6 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.trace.mkdir(parents=True, exist_ok=True)
             parts = trace_shape(engine, shape, options.trace)
             print_parts(parts, c.fresh_tokens)
+        if options.schedules:
+            print_schedules(engine, shape)
         results[name] = {
             "prompts": shape.prompts,
             "seconds": [run.seconds for run in runs],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from covey.engine.limits import cpu_limits, gpu_limits
+from covey.engine.loaded import check_room
+from covey.errors import ModelError
 from covey.models.registry import find_known
 
 GIB = 1 << 30
@@ -32,3 +34,10 @@ def test_a_large_gpu_takes_the_widest_chunks_and_a_small_one_less() -> None:
 def test_a_cpu_keeps_a_gibibyte_of_keys_and_values() -> None:
     assert SPEC is not None
     assert cpu_limits(SPEC).slots * 2 * 147_456 <= GIB
+
+
+def test_a_model_that_a_gpu_cannot_hold_is_refused_before_it_is_loaded() -> None:
+    assert SPEC is not None
+    check_room(SPEC, 8 * GIB, "an H100")
+    with pytest.raises(ModelError, match=r"needs 7\.1 GiB .* the RTX has 6\.0 GiB free"):
+        check_room(SPEC, 6 * GIB, "RTX")

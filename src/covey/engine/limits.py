@@ -11,6 +11,8 @@ CPU_BUDGET = 1024  # new tokens a chunk: its activations stay in the caches
 # Of the keys and values on a CPU, whose system commits a page when it is first written:
 # unused slots cost nothing.
 CPU_ARENA_BYTES = 1 << 30
+# A GPU without so much beside the weights cannot run a model to any purpose.
+GPU_LEAST_BYTES = 3 << 30
 
 # Wider chunks multiply at a better rate, but hardly from here on: on an H200 Qwen3 4B takes
 # 8.17 us a token in chunks of 32,768 and 8.07 in chunks of 65,536.

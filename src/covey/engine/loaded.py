@@ -11,7 +11,7 @@ import torch
 from covey.engine.arena import KvArena
 from covey.engine.base import EngineSession
 from covey.engine.calibrate import measure
-from covey.engine.limits import Limits, cpu_limits, gpu_limits
+from covey.engine.limits import GPU_LEAST_BYTES, Limits, cpu_limits, gpu_limits
 from covey.engine.readout import answer_tokens
 from covey.engine.runtime import ChunkRunner, Runtime
 from covey.engine.session import LocalSession
@@ -124,6 +124,8 @@ def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -
             f"{files.path} holds FP8 weights, which need a GPU. On a CPU use qwen3-0.6b, or the"
             " BF16 or GGUF form of this model."
         )
+    if where.type == "cuda":
+        check_room(spec, torch.cuda.mem_get_info(where)[0], torch.cuda.get_device_name(where))
     dtype = torch.float32 if where.type == "cpu" else torch.bfloat16
     checkpoint = open_checkpoint(files)
     geometry = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
@@ -149,6 +151,28 @@ def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -
         _limits(spec, where),
         type(kernels).__name__,
     )
+
+
+def check_room(spec: ModelSpec, free: int, device: str) -> None:
+    """Refuse a model that a GPU cannot hold, before minutes are spent on loading it.
+
+    Args:
+        spec: the model.
+        free: bytes that the GPU has.
+        device: its name.
+
+    Raises:
+        ModelError: the weights, a small arena and the activations need more.
+    """
+    quantised = spec.weight_dtype is WeightDtype.FLOAT8
+    tables = spec.parameters - spec.linear_parameters
+    weights = spec.linear_parameters * (1 if quantised else 2) + 2 * tables
+    needed = weights + GPU_LEAST_BYTES
+    if free < needed:
+        raise ModelError(
+            f"This model needs {needed / 2**30:.1f} GiB of GPU memory, and the {device} has"
+            f" {free / 2**30:.1f} GiB free. Close what else uses it, or take a smaller model."
+        )
 
 
 def _limits(spec: ModelSpec, device: torch.device) -> Limits:
