@@ -19,13 +19,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from covey.engine.base import Counters, PromptBatch
 from covey.engine.loaded import LoadedEngine
-from covey.engine.local import LocalModel
+from covey.engine.local import LocalModel, planned_costs
+from covey.engine.runtime import ChunkRunner, Launched
+from covey.hardware.facts import gpu_facts
+from covey.kernels.base import Chunk
+from covey.models.files import ModelFiles
+from covey.optimizer.cost import Work, speed_of_light
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 from gpu_timing import versions
@@ -37,6 +43,46 @@ _PARTS = {
     "gemm": ("gemm", "cutlass", "nvjet", "splitk"),
     "glue": ("add_norm", "_gate", "_rotate", "rotate"),
 }
+
+
+class Counted:
+    """Runs chunks and counts what they are for the roofline."""
+
+    def __init__(self, runner: ChunkRunner, budget: int) -> None:
+        self._runner = runner
+        self._budget = budget
+        self.work = Work()
+
+    def launch(self, chunk: Chunk, *rest: Any) -> Launched:
+        """See `ChunkRunner.launch`."""
+        rows = np.arange(len(chunk), dtype=np.int64)
+        pairs = int((chunk.exits - rows).sum())
+        spans = np.diff(chunk.past_slots)[:, 0]
+        pairs += int((np.diff(chunk.past_rows)[:, 0] * spans).sum())
+        distinct = np.unique(chunk.past_slots, axis=0)
+        self.work += Work(
+            fresh=len(chunk),
+            pairs=pairs,
+            written=len(chunk.kept_rows),
+            read=int(np.diff(distinct).sum()),
+            passes=len(chunk) / self._budget,
+        )
+        return self._runner.launch(chunk, *rest)
+
+
+def counted_work(engine: LoadedEngine, shape: Shape) -> Work:
+    """One run more, in which every chunk is counted."""
+    found: list[Counted] = []
+    make = engine._make_runner
+
+    def counted(slots: int) -> ChunkRunner:
+        found.append(Counted(make(slots), engine.limits.budget))
+        return found[-1]
+
+    engine._make_runner, engine._runner = counted, None
+    run_shape(engine, shape)
+    engine._make_runner, engine._runner = make, None
+    return found[-1].work
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +204,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{versions()}; loaded in {time.perf_counter() - started:.1f} s")
     if options.budget:
         engine.limits = replace(engine.limits, budget=options.budget)
+    device = gpu_facts(torch.cuda.get_device_name())
+    if device is None:
+        raise SystemExit("the speed of light of this GPU is not known")
+    spec = ModelFiles(options.checkpoint).spec
+    costs = planned_costs(spec, True, engine.limits.budget)
     print(f"chunks of {engine.limits.budget:,} tokens, arena of {engine.limits.slots:,}")
     print(
         f"{'shape':<16}{'prompts':>9}{'seconds':>9}{'requested':>13}{'fresh':>11}{'minimum':>11}"
@@ -176,10 +227,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{best.seconds / c.fresh_tokens * 1e6:10.2f}{c.chunks:8}{c.fill:7.2f}"
             f"{c.host_seconds:7.2f}{c.device_seconds:8.2f}"
         )
+        light = speed_of_light(counted_work(engine, shape), costs, device).total
         others = ", ".join(f"{run.seconds:.2f}" for run in runs)
         same = all(np.array_equal(run.margins, warm.margins) for run in runs)
         print(f"{'':<16}first {warm.seconds:.2f}, then {others} s; margins "
-              f"{'equal' if same else 'differ'} from run to run", flush=True)  # fmt: skip
+              f"{'equal' if same else 'differ'} from run to run; {best.seconds / light:.2f}x the"
+              f" speed of light, {c.requested_tokens / best.seconds * 6e-8:.2f} billion requested"
+              " tokens a minute", flush=True)  # fmt: skip
         parts = {}
         if options.trace is not None:
             options.trace.mkdir(parents=True, exist_ok=True)
@@ -191,6 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "prompts": shape.prompts,
             "seconds": [run.seconds for run in runs],
             "counters": asdict(c),
+            "speed_of_light": light,
             "parts": parts,
         }
     if options.json is not None:
