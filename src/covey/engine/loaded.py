@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import sys
 from collections.abc import Callable
@@ -94,6 +95,7 @@ class LoadedEngine:
         slots = self.limits.slots
         if self._runner is None or self._runner[0] != slots:
             self._runner = None  # an arena is freed before another is made
+            gc.collect()  # sessions that have ended may still refer to it, and to each other
             self._runner = (slots, self._make_runner(slots))
         return self._runner[1]
 

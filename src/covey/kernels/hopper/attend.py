@@ -115,37 +115,6 @@ def _walk(
     return acc, new, total * keep + tl.sum(weights, axis=1)
 
 
-@triton.jit
-def _walk_clear(
-    acc,
-    top,
-    total,
-    q,
-    k,
-    v,
-    start,
-    stop,
-    k_stride,
-    v_stride,
-    scale,
-    D: tl.constexpr,
-    KEYS: tl.constexpr,
-):
-    """Whole blocks of keys that every row of the tile sees."""
-    d = tl.arange(0, D)
-    for at in range(start, stop, KEYS):
-        row = (at + tl.arange(0, KEYS)).to(tl.int64)
-        keys = tl.load(k + row[None, :] * k_stride + d[:, None])
-        scores = tl.dot(q, keys) * scale
-        new = tl.maximum(top, tl.max(scores, axis=1))
-        weights = tl.exp2(scores - new[:, None])
-        keep = tl.exp2(top - new)
-        values = tl.load(v + row[:, None] * v_stride + d[None, :])
-        acc = tl.dot(weights.to(values.dtype), values, acc * keep[:, None])
-        top, total = new, total * keep + tl.sum(weights, axis=1)
-    return acc, top, total
-
-
 @triton.jit(do_not_specialize=["count", "scale_stride"])
 def _attend(
     q,
@@ -205,56 +174,41 @@ def _attend(
     # Dense calls that have been made already.
     if PARTS > 0:
         bits = tl.load(has + token, mask=live, other=0)
-        acc, top, total = _join(
-            acc, top, total, part_0, lse_0, token, head, (bits & 1) != 0, count, HEADS, D
-        )
+        on = live & ((bits & 1) != 0)
+        acc, top, total = _join(acc, top, total, part_0, lse_0, token, head, on, count, HEADS, D)
         if PARTS > 1:
+            on = live & ((bits & 2) != 0)
             acc, top, total = _join(
-                acc, top, total, part_1, lse_1, token, head, (bits & 2) != 0, count, HEADS, D
+                acc, top, total, part_1, lse_1, token, head, on, count, HEADS, D
             )
         if PARTS > 2:
+            on = live & ((bits & 4) != 0)
             acc, top, total = _join(
-                acc, top, total, part_2, lse_2, token, head, (bits & 4) != 0, count, HEADS, D
+                acc, top, total, part_2, lse_2, token, head, on, count, HEADS, D
             )
-
-    # Whole blocks of keys that the tile's first and last row see are seen by all between.
-    first_row = tl.load(asked + tl.load(tiles + 2 * tile))
-    last_row = tl.load(asked + tl.load(tiles + 2 * tile + 1) - 1)
 
     # Arena spans.
     if PAST:
         for segment in range(tl.load(past_offsets + tile), tl.load(past_offsets + tile + 1)):
-            start, stop = tl.load(past + 4 * segment), tl.load(past + 4 * segment + 1)
-            begin, end = tl.load(past + 4 * segment + 2), tl.load(past + 4 * segment + 3)
-            clear = (begin <= first_row) & (last_row < end)
-            masked = start + tl.where(clear, (stop - start) // KEYS * KEYS, 0)
-            acc, top, total = _walk_clear(
-                acc, top, total, query, k_arena + kv_head * D, v_arena + kv_head * D,
-                start, masked, slot_stride, slot_stride, scale, D, KEYS,
-            )  # fmt: skip
-            sees = (row >= begin) & (row < end)
-            for at in range(masked, stop, KEYS):
-                key = at + tl.arange(0, KEYS)
+            stop = tl.load(past + 4 * segment + 1)
+            sees = row >= tl.load(past + 4 * segment + 2)
+            sees = sees & (row < tl.load(past + 4 * segment + 3))
+            for start in range(tl.load(past + 4 * segment), stop, KEYS):
+                key = start + tl.arange(0, KEYS)
                 inside = key < stop
                 acc, top, total = _walk(
                     acc, top, total, query, k_arena + kv_head * D, v_arena + kv_head * D, key,
                     inside, sees[:, None] & inside[None, :], slot_stride, slot_stride, scale, D,
                 )  # fmt: skip
 
-    # Rows of the chunk: exits do not grow from a row to its child.
+    # Rows of the chunk.
     for segment in range(tl.load(own_offsets + tile), tl.load(own_offsets + tile + 1)):
-        start, stop = tl.load(own + 2 * segment), tl.load(own + 2 * segment + 1)
-        clear = (stop <= first_row) & (tl.load(exits + stop - 1) > last_row)
-        masked = start + tl.where(clear, (stop - start) // KEYS * KEYS, 0)
-        acc, top, total = _walk_clear(
-            acc, top, total, query, k + kv_head * D, v + kv_head * D,
-            start, masked, k_stride, v_stride, scale, D, KEYS,
-        )  # fmt: skip
-        for at in range(masked, stop, KEYS):
-            key = at + tl.arange(0, KEYS)
+        stop = tl.load(own + 2 * segment + 1)
+        for start in range(tl.load(own + 2 * segment), stop, KEYS):
+            key = start + tl.arange(0, KEYS)
             inside = key < stop
-            last = tl.load(exits + key, mask=inside, other=0)
-            seen = (key[None, :] <= row[:, None]) & (row[:, None] < last[None, :])
+            end = tl.load(exits + key, mask=inside, other=0)
+            seen = (key[None, :] <= row[:, None]) & (row[:, None] < end[None, :])
             acc, top, total = _walk(
                 acc, top, total, query, k + kv_head * D, v + kv_head * D, key,
                 inside, seen, k_stride, v_stride, scale, D,

@@ -292,10 +292,7 @@ def _own_segments(
         found.append(segments[segments[:, 1] < stops])
         row = runs.attached[above]
     alone = ~causal[run]
-    # What lies before the tile is one stretch, because all of its rows may see that.
-    before = alone & (runs.starts[run] < first)
-    found.append(np.stack([tile, runs.starts[run], first], axis=1)[before])
-    found.append(np.stack([tile, first, last + 1], axis=1)[alone])
+    found.append(np.stack([tile, runs.starts[run], last + 1], axis=1)[alone])
     return _by_tile(np.concatenate(found), len(tiles))
 
 
