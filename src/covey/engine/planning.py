@@ -90,22 +90,24 @@ class JobPlanner:
         self._seen = SeenStems(limits.spill_bytes)
 
     def failures(self, batch: PromptBatch, asked: QuestionTokens, pairs: Pairs) -> dict[int, str]:
-        """The rows that cannot run, and why; documents must be ensured."""
+        """The rows of some pairs that cannot run, and why; their documents must be ensured."""
         documents, limit = self._documents, self._limits.context
         longest = int(documents.lengths(pairs.anchors).max(initial=0))
         longest += int(documents.lengths(pairs.partners).sum(axis=1).max(initial=0))
         if longest + asked.fixed <= limit and not documents.errors:
             return {}
-        lengths = documents.lengths(batch.documents).sum(axis=1, dtype=np.int64) + asked.fixed
+        ids = batch.documents[pairs.rows]
+        lengths = documents.lengths(ids).sum(axis=1, dtype=np.int64) + asked.fixed
         wrong = lengths > limit
-        if documents.errors:
-            broken = np.array(sorted(documents.errors), dtype=np.int64)
-            wrong |= np.isin(batch.documents, broken).any(axis=1)
+        # Another thread may be adding to the errors.
+        broken = dict(documents.errors)
+        if broken:
+            wrong |= np.isin(ids, np.array(sorted(broken), dtype=np.int64)).any(axis=1)
         found: dict[int, str] = {}
-        for row in np.flatnonzero(wrong).tolist():
-            reasons = (documents.errors.get(i) for i in batch.documents[row].tolist())
-            found[row] = next(filter(None, reasons), None) or (
-                f"the prompt is {lengths[row]:,} tokens long; {limit:,} is the model's limit"
+        for place in np.flatnonzero(wrong).tolist():
+            reasons = (broken.get(i) for i in ids[place].tolist())
+            found[int(pairs.rows[place])] = next(filter(None, reasons), None) or (
+                f"the prompt is {lengths[place]:,} tokens long; {limit:,} is the model's limit"
             )
         return found
 

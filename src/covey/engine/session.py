@@ -15,16 +15,18 @@ import numpy as np
 from covey.engine.base import Answers, Counters, PromptBatch
 from covey.engine.chunk import AnswerPart, BuiltChunk
 from covey.engine.grove import Grove
+from covey.engine.jobs import Job
 from covey.engine.labels import Floats
 from covey.engine.limits import Limits
-from covey.engine.planning import JobPlanner, pairs_of
+from covey.engine.planning import JobPlanner, Pairs, pairs_of
 from covey.engine.questions import QuestionEncoder
 from covey.engine.reading import CONTENT_FREE, ChunkReading, Values, scores_of
 from covey.engine.reads import Reads
 from covey.engine.retention import RecomputeCost
 from covey.engine.runtime import ChunkRunner, Launched
 from covey.engine.scheduler import Scheduler
-from covey.engine.work import Priors, Work
+from covey.engine.slices import slices
+from covey.engine.work import Part, Priors, Work
 from covey.errors import InputError, RunError
 from covey.models.spec import ModelSpec
 from covey.prompts.documents import DocumentStore
@@ -34,6 +36,9 @@ from covey.prompts.tokens import DocumentTokens, Encoder, Int64
 
 # What matters to retention is how a token's linear work compares with its attention.
 _FLOPS = 1e12
+# Tokens of the first slice of a large batch: two of the widest chunks, which keep a GPU busy
+# for longer than it takes to tokenise as many again. See `covey.engine.slices`.
+SLICE_TOKENS = 1 << 17
 
 
 class LocalSession:
@@ -123,9 +128,20 @@ class LocalSession:
         self._reads.queue(pairs.anchors, work.reads)
         self._value(pairs.anchors)
         if work.known is None:
-            needed = np.concatenate([pairs.anchors, pairs.partners.ravel()])
-            work.tokenised = self._tokeniser.submit(self._tokens.ensure, needed)
+            for part in self._sliced(pairs):
+                needed = np.concatenate([part.anchors, part.partners.ravel()])
+                work.parts.append(Part(part, self._tokeniser.submit(self._tokens.ensure, needed)))
+        else:
+            work.parts.append(Part(pairs, None))
         self._queue.append(work)
+
+    def _sliced(self, pairs: Pairs) -> Iterator[Pairs]:
+        """Cut a large batch: its first documents run while the others are tokenised."""
+        texts = self._documents.texts(pairs.anchors)
+        for part in slices(texts, SLICE_TOKENS):
+            chosen = np.zeros(len(texts), dtype=np.bool_)
+            chosen[part] = True
+            yield pairs.of_anchors(chosen)
 
     @property
     def capacity(self) -> int:
@@ -227,24 +243,39 @@ class LocalSession:
         return True
 
     def _take_in(self, work: Work) -> None:
-        """Tell which rows of a batch fail, and queue the others' jobs."""
-        errors: dict[int, str] = {}
-        if work.tokenised is not None:
-            work.tokenised.result()
-            errors = self._planner.failures(work.batch, work.asked, work.pairs)
-        if self._priors.failed(work.question):
-            reason = "the question is too long for the model, even without a document"
-            errors = {row: errors.get(row, reason) for row in work.pairs.rows.tolist()}
-        failed = np.array(sorted(errors), dtype=np.int64)
-        if errors:
-            scores = np.full((len(failed), work.question.width), np.nan)
-            self._answer(work, failed, scores, errors)
+        """Queue the jobs of a batch, or of a step of one."""
         number = next(self._numbers)
-        work.left = (len(work.pairs.rows) - len(failed)) * work.answers
+        work.left = len(work.pairs.rows) * work.answers
         if work.left:
             self._works[number] = work
-        jobs = self._planner.jobs(number, work.reads, work.asked, work.pairs, failed, work.nodes)
-        self._scheduler.add(number, jobs)
+            self._scheduler.add(number, self._jobs(number, work))
+
+    def _jobs(self, number: int, work: Work) -> Iterator[Job]:
+        """Part by part, tell which rows fail, and make the others' jobs.
+
+        The scheduler asks for the next part when it has packed the one before, so that
+        what shares a chunk does not depend on how fast documents are tokenised.
+        """
+        for part in work.parts:
+            pairs, errors = part.pairs, dict[int, str]()
+            if part.tokenised is not None:
+                part.tokenised.result()
+                errors = self._planner.failures(work.batch, work.asked, pairs)
+            if self._priors.failed(work.question):
+                reason = "the question is too long for the model, even without a document"
+                errors = {row: errors.get(row, reason) for row in pairs.rows.tolist()}
+            failed = np.array(sorted(errors), dtype=np.int64)
+            if errors:
+                scores = np.full((len(failed), work.question.width), np.nan)
+                self._answer(work, failed, scores, errors)
+                self._count_down(number, work, len(failed) * work.answers)
+            nodes = None if work.nodes is None else work.nodes[_places(work.pairs, pairs)]
+            yield from self._planner.jobs(number, work.reads, work.asked, pairs, failed, nodes)
+
+    def _count_down(self, number: int, work: Work, answers: int) -> None:
+        work.left -= answers
+        if not work.left:
+            del self._works[number]
 
     def _deliver(self, part: AnswerPart, values: Values) -> None:
         """Hand on what some answers of a chunk hold."""
@@ -254,9 +285,7 @@ class LocalSession:
         if work.asked.tree is not None:  # what is read behind the cue is no prompt more
             requested = requested[keys % work.asked.tree.nodes == 0]
         self.counters.requested_tokens += int(requested.sum())
-        work.left -= len(keys)
-        if not work.left:
-            del self._works[part.job.ticket]
+        self._count_down(part.job.ticket, work, len(keys))
         prior = self._priors.of(work.question)
         if work.asked.probes is None:
             margins = values.flat[part.first : part.stop][prompt][:, None]
@@ -296,3 +325,8 @@ class LocalSession:
 
     def _count_minimum(self, tokens: int) -> None:
         self.counters.minimum_tokens += tokens
+
+
+def _places(pairs: Pairs, some: Pairs) -> Int64:
+    """Where the rows of some of the pairs stand among all."""
+    return np.searchsorted(pairs.rows, some.rows)

@@ -18,6 +18,14 @@ from covey.prompts.forest.ragged import Int64
 from covey.prompts.question import Question
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of a batch's pairs, and when their documents are tokenised (None: they are)."""
+
+    pairs: Pairs
+    tokenised: Future[None] | None
+
+
 @dataclass(eq=False)
 class Work:
     """A batch, or a step of one, that the scheduler packs.
@@ -30,7 +38,7 @@ class Work:
         nodes: (rows,) int64, the node that each is asked in a step; None for all probes, or
             for node 0 where more steps follow.
         known: what earlier steps found, in the order of the rows; None before the first.
-        tokenised: done when all its documents are; None for a step.
+        parts: its pairs in the order in which they are packed.
         values: where the answers of a row with several come together.
         left: answers that have not come back.
     """
@@ -41,7 +49,7 @@ class Work:
     pairs: Pairs
     nodes: Int64 | None = None
     known: Branches | None = None
-    tokenised: Future[None] | None = None
+    parts: list[Part] = field(default_factory=list)
     values: RowValues = field(init=False)
     stepper: Stepper | None = None
     left: int = 0
@@ -90,7 +98,7 @@ class Work:
 
     def following(self, pairs: Pairs, nodes: Int64, known: Branches) -> Work:
         """The next step of some rows."""
-        return replace(self, pairs=pairs, nodes=nodes, known=known, tokenised=None)
+        return replace(self, pairs=pairs, nodes=nodes, known=known, parts=[])
 
 
 class Priors:
