@@ -9,15 +9,26 @@ from pathlib import Path
 
 from covey.errors import CoveyError
 from suite import counts
+from suite.compare import comparison
+from suite.report import write_report
+from suite.run import Settings, Suite, chosen
+from suite.shapes import SCALES
+from suite.smoke import SCALE as SMOKE
+from suite.sql import to_sql
+from suite.tables import DEFAULT_SEED
+from suite.truth import MODES
 
-RESULTS = Path(__file__).parents[1] / "results"
+Commands = argparse._SubParsersAction
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="covey bench", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="covey bench", description="The benchmark suite: 50 AI-SQL queries over made tables."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
-    _published(commands)
+    for add in (_run, _sql, _published, _report, _compare):
+        add(commands)
     options = parser.parse_args(arguments)
     try:
         options.run(options)
@@ -27,7 +38,62 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _published(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _work_options(command: argparse.ArgumentParser) -> None:
+    """What every command that runs queries takes."""
+    command.add_argument("queries", nargs="*", help="queries or families; all by default")
+    size = command.add_mutually_exclusive_group()
+    size.add_argument("--scale", type=float, default=0.01, help=f"one of {SCALES}")
+    size.add_argument(
+        "--smoke", dest="scale", action="store_const", const=SMOKE, help="a few short rows"
+    )
+    command.add_argument("--seed", type=int, default=DEFAULT_SEED)
+    command.add_argument("--truth", choices=MODES, default=MODES[0], help="the planted answers")
+    command.add_argument("--repeats", type=int, default=1)
+    command.add_argument("--price", type=float, help="US dollars an hour of the device")
+    command.add_argument("--out", type=Path, default=Path(".bench/suite"), help="results folder")
+
+
+def _run(commands: Commands) -> None:
+    command = commands.add_parser("run", help="run queries through Covey")
+    _work_options(command)
+    command.add_argument("--model", default="planted", help="planted, a known name or a path")
+    command.add_argument(
+        "--own-answers",
+        action="store_true",
+        help="let a real model's answers through instead of the planted ones",
+    )
+    command.add_argument("--check", action="store_true", help="compare rows with DuckDB's")
+
+    def run(options: argparse.Namespace) -> None:
+        settings = Settings(
+            model=options.model,
+            scale=options.scale,
+            seed=options.seed,
+            truth=options.truth,
+            forced=not options.own_answers,
+            repeats=options.repeats,
+            check=options.check and not options.own_answers,
+            price_per_hour=options.price,
+        )
+        plans = chosen(options.queries)
+        Suite(settings, options.out, _say).run(plans)
+        _say(f"Results are in {options.out}. Next: covey bench report {options.out}")
+
+    command.set_defaults(run=run)
+
+
+def _sql(commands: Commands) -> None:
+    command = commands.add_parser("sql", help="print queries as Covey's SQL")
+    command.add_argument("queries", nargs="*", help="queries or families; all by default")
+
+    def run(options: argparse.Namespace) -> None:
+        for plan in chosen(options.queries):
+            print(f"-- {plan.id}\n{to_sql(plan)};\n")
+
+    command.set_defaults(run=run)
+
+
+def _published(commands: Commands) -> None:
     command = commands.add_parser(
         "published", help="hold the generated tables against 30 published token totals"
     )
@@ -41,6 +107,32 @@ def _published(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             options.out.write_text(text + "\n", encoding="utf-8")
 
     command.set_defaults(run=run)
+
+
+def _report(commands: Commands) -> None:
+    command = commands.add_parser("report", help="write report.md, results.csv and plots")
+    command.add_argument("folder", type=Path)
+    command.add_argument("--no-plots", action="store_true", help="do without matplotlib")
+
+    def run(options: argparse.Namespace) -> None:
+        _say(f"Written: {write_report(options.folder, plots=not options.no_plots)}")
+
+    command.set_defaults(run=run)
+
+
+def _compare(commands: Commands) -> None:
+    command = commands.add_parser("compare", help="compare two folders of results")
+    command.add_argument("one", type=Path)
+    command.add_argument("other", type=Path)
+
+    def run(options: argparse.Namespace) -> None:
+        print(comparison(options.one, options.other))
+
+    command.set_defaults(run=run)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

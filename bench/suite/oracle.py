@@ -74,22 +74,28 @@ class Oracle:
         """(n,) indices of labels."""
         return self.truth.labelled[predicate.name][tuple(rows)]
 
-    def scores(self, question: Question, documents: DocumentStore, ids: Int64) -> Floats:
-        """(n, question.width) planted scores of prompts, as an engine gives them.
+    def rows_of(self, template: str, documents: DocumentStore, ids: Int64) -> list[Int64]:
+        """The rows of prompts' documents, one (n,) array a document.
 
         Args:
-            ids: (n, question.arity) ids of documents.
+            template: their question.
+            documents: where the ids are from.
+            ids: (n, documents) int64.
         """
-        predicate = self.predicate(question.template)
-        rows = []
-        for place, column in enumerate(predicate.documents):
+        found = []
+        for place, column in enumerate(self.predicate(template).documents):
             distinct, inverse = np.unique(ids[:, place], return_inverse=True)
-            rows.append(self.rows(column, documents.texts(distinct))[inverse])
+            found.append(self.rows(column, documents.texts(distinct))[inverse])
+        return found
+
+    def scores(self, question: Question, rows: Sequence[Int64]) -> Floats:
+        """(n, question.width) planted scores of prompts, as an engine gives them."""
+        predicate = self.predicate(question.template)
         if not predicate.labels:
             p = self.probabilities(predicate, rows)
             return (np.log(p) - np.log1p(-p))[:, None]
-        found = np.full((len(ids), len(predicate.labels)), -np.inf)
-        found[np.arange(len(ids)), self.labels(predicate, rows)] = 0.0
+        found = np.full((len(rows[0]), len(predicate.labels)), -np.inf)
+        found[np.arange(len(found)), self.labels(predicate, rows)] = 0.0
         return found
 
     def planted_model(self) -> PlantedModel:

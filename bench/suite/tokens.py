@@ -44,15 +44,21 @@ class CorpusTokens:
 
     Args:
         corpus: the tables.
-        encoder: the tokenizer.
+        encoder: the tokenizer; the suite's own where None.
+        bos: the token that the model puts before every prompt, or None.
         layout: what stands around documents.
     """
 
     def __init__(
-        self, corpus: Corpus, encoder: TextEncoder | None = None, layout: Layout = RAW_V1
+        self,
+        corpus: Corpus,
+        encoder: TextEncoder | None = None,
+        bos: int | None = None,
+        layout: Layout = RAW_V1,
     ) -> None:
         self.corpus = corpus
         self.encoder = encoder or suite_encoder()
+        self._bos = [] if bos is None else [bos]
         self._layout = layout
         self._columns: dict[tuple[str, str], Tokens] = {}
 
@@ -73,6 +79,7 @@ class CorpusTokens:
         found: dict[Role, list[int]] = {role: [] for role in Role}
         for part in self._layout.parts(predicate.question):
             found[part.role] += self.encoder.ids(part.text)
+        found[Role.PREAMBLE] = self._bos + found[Role.PREAMBLE]
         roles = (Role.PREAMBLE, Role.FRAME, Role.HEADING, Role.TAIL)
         return Pieces(*(np.array(found[role], dtype=np.int32) for role in roles))
 

@@ -191,10 +191,10 @@ def _claims(corpus: Corpus, measured: bool) -> dict[str, Bools]:
     page_person = _page_persons(rng, corpus, person, measured)
     own = np.zeros((claims, pages), dtype=bool)
     own[np.arange(claims), corpus.page] = True
+    says = np.array(corpus.tables["claims"]["label"].to_pylist()) == "SUPPORTS"
     if measured:
-        support, refute = _measured_pairs(rng, person, pages)
+        support, refute = _measured_pairs(rng, person, own & says[:, None])
     else:
-        says = np.array(corpus.tables["claims"]["label"].to_pylist()) == "SUPPORTS"
         share = claims * pages / 143_500
         everywhere = np.ones((claims, pages), dtype=bool)
         true, false = own & says[:, None], own & ~says[:, None]
@@ -203,13 +203,17 @@ def _claims(corpus: Corpus, measured: bool) -> dict[str, Bools]:
     return {"F11": person, "F12": year, "F13": page_person, "SUPPORT": support, "REFUTE": refute}
 
 
-def _measured_pairs(rng: np.random.Generator, person: Bools, pages: int) -> tuple[Bools, Bools]:
+def _measured_pairs(rng: np.random.Generator, person: Bools, own: Bools) -> tuple[Bools, Bools]:
     """SUPPORT 5.3% and REFUTE 17.2% of pairs, passage first. Derived from pairs evaluated.
 
     437 of 500 claims have a supporting page and every page supports one; 477 have a refuting
     page, 343 of the 361 about a person.
+
+    Args:
+        person: (claims,) whether a claim is about a person.
+        own: (claims, pages) pages that the data say support their claim: TRUE where allowed.
     """
-    claims = len(person)
+    claims, pages = own.shape
     supported = _subset(rng, claims, 437, 500)
     refuted = np.zeros(claims, dtype=bool)
     for mask, count, of in ((person, 343, 361), (~person, 134, 139)):
@@ -221,7 +225,7 @@ def _measured_pairs(rng: np.random.Generator, person: Bools, pages: int) -> tupl
         return np.repeat(mask[:, None], pages, 1)
 
     return (
-        _pairs(rng, rows(supported), round(0.053 * size), every_column=True),
+        _pairs(rng, rows(supported), round(0.053 * size), own, every_column=True),
         _pairs(rng, rows(refuted), round(0.172 * size), every_column=True),
     )
 

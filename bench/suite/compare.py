@@ -1,0 +1,142 @@
+"""Two folders of results, query by query: times, tokens, rows and what the models said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from suite.records import Record, read_records
+from suite.summary import geometric_mean, summarise
+
+# Upper bounds of |margin| in nats, of the first folder's engine.
+MARGIN_BINS = (0.25, 0.5, 1.0, 2.0, 4.0, np.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How often two models say the same about the same prompts.
+
+    Attributes:
+        prompts: prompts that both answered, by bin of `MARGIN_BINS`.
+        equal: those with the same sign of the margin or the same label.
+    """
+
+    prompts: tuple[int, ...]
+    equal: tuple[int, ...]
+
+
+def comparison(one: Path, other: Path) -> str:
+    """Both folders side by side, as Markdown.
+
+    Raises:
+        InputError: a folder has no records, or a damaged one.
+    """
+    left, right = read_records(one), read_records(other)
+    if {record.engine for record in left} == {record.engine for record in right}:
+        names = (one.name, other.name)
+    else:
+        names = (
+            "/".join(sorted({r.engine for r in left})),
+            "/".join(sorted({r.engine for r in right})),
+        )
+    parts = [f"# {names[0]} and {names[1]}", _times(left, right, names)]
+    agreement = agreement_of(one / "answers", other / "answers")
+    if sum(agreement.prompts):
+        parts += ["## Agreement of the models' own answers", _agreement_table(agreement)]
+    return "\n\n".join(parts)
+
+
+def _name(folder: Path, own: Sequence[Record], others: Sequence[Record]) -> str:
+    """The engines of a folder, or its own name where both hold the same ones."""
+    engines = {record.engine for record in own}
+    if engines == {record.engine for record in others}:
+        return folder.name
+    return "/".join(sorted(engines))
+
+
+def _times(left: Sequence[Record], right: Sequence[Record], names: tuple[str, str]) -> str:
+    rows = {row.query: row for row in summarise(left)}
+    others = {row.query: row for row in summarise(right)}
+    digests = [{r.query: r.runs[0].digest for r in side if r.runs} for side in (left, right)]
+    lines = [
+        f"| query | {names[0]}, s | {names[1]}, s | ratio | fresh | fresh | rows |",
+        "|---|--:|--:|--:|--:|--:|---|",
+    ]
+    ratios = []
+    for query, row in rows.items():
+        mate = others.get(query)
+        if mate is None or row.seconds is None or mate.seconds is None:
+            continue
+        ratios.append(mate.seconds / row.seconds)
+        known = [each.get(query) for each in digests]
+        rows_told = "-" if None in known else "equal" if known[0] == known[1] else "differ"
+        fresh = [f"{n:,}" if n is not None else "-" for n in (row.fresh, mate.fresh)]
+        lines.append(
+            f"| {query} | {row.seconds:.2f} | {mate.seconds:.2f} | {ratios[-1]:.2f} |"
+            f" {fresh[0]} | {fresh[1]} | {rows_told} |"
+        )
+    if not ratios:
+        return "The two have no query in common that both ran."
+    lines.append("")
+    lines.append(f"Geometric mean of the ratios: {geometric_mean(ratios):.2f}.")
+    return "\n".join(lines)
+
+
+def agreement_of(one: Path, other: Path) -> Agreement:
+    """Agreement over all prompts that two folders of answers have in common."""
+    bins = len(MARGIN_BINS)
+    prompts, equal = np.zeros(bins, dtype=np.int64), np.zeros(bins, dtype=np.int64)
+    mates = {path.name.partition(".")[2]: path for path in sorted(other.glob("*.npz"))}
+    for path in sorted(one.glob("*.npz")):
+        mate = mates.get(path.name.partition(".")[2])
+        if mate is None:
+            continue
+        left, right = _said(path), _said(mate)
+        for question in left.keys() & right.keys():
+            margin, same = _matched(left[question], right[question])
+            place = np.digitize(margin, MARGIN_BINS[:-1])
+            prompts += np.bincount(place, minlength=bins)
+            equal += np.bincount(place[same], minlength=bins)
+    return Agreement(tuple(prompts.tolist()), tuple(equal.tolist()))
+
+
+def _said(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Rows and scores of each question in a file of answers."""
+    with np.load(path) as file:
+        return {
+            str(file[f"question{i}"]): (file[f"rows{i}"], file[f"scores{i}"])
+            for i in range(len(file.files) // 3)
+        }
+
+
+def _matched(
+    left: tuple[np.ndarray, np.ndarray], right: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """|margin| of the first engine, and whether the second agrees, for common prompts."""
+    mates = {tuple(row): i for i, row in enumerate(right[0].tolist())}
+    pairs = [(i, mates.get(tuple(row))) for i, row in enumerate(left[0].tolist())]
+    own = np.array([i for i, j in pairs if j is not None], dtype=np.int64)
+    other = np.array([j for _, j in pairs if j is not None], dtype=np.int64)
+    first, second = left[1][own], right[1][other]
+    usable = ~(np.isnan(first).any(1) | np.isnan(second).any(1))
+    first, second = first[usable], second[usable]
+    if first.shape[1] == 1:
+        return np.abs(first[:, 0]), (first[:, 0] > 0) == (second[:, 0] > 0)
+    ranked = np.sort(first, axis=1)
+    return ranked[:, -1] - ranked[:, -2], first.argmax(1) == second.argmax(1)
+
+
+def _agreement_table(found: Agreement) -> str:
+    lines = ["| margin of the first, nats | prompts | agree |", "|---|--:|--:|"]
+    low = 0.0
+    for high, prompts, equal in zip(MARGIN_BINS, found.prompts, found.equal, strict=True):
+        share = f"{equal / prompts:.2%}" if prompts else "-"
+        bounds = f"over {low:g}" if np.isinf(high) else f"{low:g} to {high:g}"
+        lines.append(f"| {bounds} | {prompts:,} | {share} |")
+        low = high
+    total = sum(found.equal) / max(sum(found.prompts), 1)
+    lines.append(f"| all | {sum(found.prompts):,} | {total:.2%} |")
+    return "\n".join(lines)

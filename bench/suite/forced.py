@@ -1,0 +1,152 @@
+"""A model that does its work and gives the planted answers.
+
+Random weights let any number of rows through, and so does a small model on texts that mean
+nothing. `ForcedModel` wraps any model source: every prompt is computed, then its scores are
+replaced by the truth, so that what follows is the same for every engine. What the model itself
+would have said is kept, for agreement between engines.
+
+    covey.connect(ForcedModel(LocalModel("/path/to/checkpoint"), oracle), cache=False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from covey.engine.base import Answers, Counters, Engine, EngineSession, ModelSource, PromptBatch
+from covey.engine.outlook import Outlook
+from covey.errors import RunError
+from covey.prompts.documents import DocumentStore
+from covey.prompts.question import QuestionKind
+from suite.oracle import Floats, Oracle
+from suite.shapes import Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the model itself said about some prompts of one question.
+
+    Attributes:
+        template: the question.
+        rows: (n, documents) int64, rows of the documents' tables.
+        scores: (n, width) float64, margins or label log-probabilities.
+    """
+
+    template: str
+    rows: Int64
+    scores: Floats
+
+
+class ForcedModel:
+    """A model source and, once opened, an engine whose answers are planted.
+
+    Args:
+        source: the model that does the work.
+        oracle: the answers.
+        force: False lets the model's own answers through, which are noted all the same.
+
+    Attributes:
+        fingerprint: None, so that no answer is kept for a later run.
+        said: the model's own answers, in the order they came.
+    """
+
+    fingerprint = None
+
+    def __init__(self, source: ModelSource, oracle: Oracle, *, force: bool = True) -> None:
+        self._source = source
+        self._oracle = oracle
+        self._force = force
+        self._engine: Engine | None = None
+        self.said: list[Said] = []
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    @property
+    def kinds(self) -> frozenset[QuestionKind]:
+        return self._source.kinds
+
+    def outlook(self) -> Outlook:
+        """See `ModelSource.outlook`."""
+        return self._source.outlook()
+
+    def open(self) -> Self:
+        """Load the model, once for all connections."""
+        if self._engine is None:
+            self._engine = self._source.open()
+        return self
+
+    def session(self, documents: DocumentStore) -> ForcedSession:
+        """See `Engine.session`."""
+        if self._engine is None:
+            raise RunError("This model is not loaded: call open() first.")
+        inner = self._engine.session(documents)
+        return ForcedSession(inner, documents, self._oracle, self._force, self.said)
+
+
+class ForcedSession:
+    """See `covey.engine.base.EngineSession`; replaces scores on their way out."""
+
+    def __init__(
+        self,
+        inner: EngineSession,
+        documents: DocumentStore,
+        oracle: Oracle,
+        force: bool,
+        said: list[Said],
+    ) -> None:
+        self._inner = inner
+        self._documents = documents
+        self._oracle = oracle
+        self._force = force
+        self._said = said
+        self._batches: dict[int, PromptBatch] = {}
+
+    @property
+    def counters(self) -> Counters:
+        return self._inner.counters
+
+    @property
+    def capacity(self) -> int:
+        return self._inner.capacity
+
+    def submit(self, batch: PromptBatch) -> int:
+        ticket = self._inner.submit(batch)
+        self._batches[ticket] = batch
+        return ticket
+
+    def release(self, documents: Int64) -> None:
+        self._inner.release(documents)
+
+    def run(self) -> Iterator[Answers]:
+        for answers in self._inner.run():
+            yield self._planted(answers)
+
+    def _planted(self, answers: Answers) -> Answers:
+        batch = self._batches[answers.ticket]
+        ids = batch.documents[answers.rows]
+        template = batch.question.template
+        rows = self._oracle.rows_of(template, self._documents, ids)
+        self._said.append(Said(template, np.stack(rows, axis=1), answers.scores))
+        if not self._force:
+            return answers
+        scores = self._oracle.scores(batch.question, rows)
+        scores[np.isnan(answers.scores).any(axis=1)] = np.nan  # a failed prompt stays failed
+        return replace(answers, scores=scores)
+
+    def __enter__(self) -> Self:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._inner.__exit__(kind, error, trace)

@@ -1,0 +1,162 @@
+"""report.md from records: what ran, what was measured, and how far it is from the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from suite.plots import draw
+from suite.records import Record, read_records
+from suite.summary import Row, geometric_mean, summarise, write_csv
+
+
+def write_report(folder: Path, *, plots: bool = True) -> Path:
+    """Write report.md, results.csv and, unless told otherwise, plots into a results folder.
+
+    Raises:
+        InputError: there are no records, one is damaged, or matplotlib is not installed.
+    """
+    records = read_records(folder)
+    rows = summarise(records)
+    write_csv(folder / "results.csv", rows)
+    if plots:
+        draw(folder / "plots", rows)
+    drawn = sorted((folder / "plots").glob("*.png"))
+    path = folder / "report.md"
+    path.write_text(report_text(records, rows, drawn), encoding="utf-8")
+    return path
+
+
+def report_text(records: Sequence[Record], rows: Sequence[Row], plots: Sequence[Path]) -> str:
+    """The report as Markdown."""
+    parts = [
+        "# Benchmark report",
+        _setting(records),
+        "## Per query",
+        _HOW_TO_READ,
+        _query_table(rows),
+        "## Engines side by side",
+        _side_by_side(rows),
+    ]
+    problems = [row for row in rows if row.problem is not None]
+    if problems:
+        parts.append("## What did not run")
+        parts += [f"- {row.query}, {row.engine}: {row.problem}" for row in problems]
+    if plots:
+        parts.append("## Plots")
+        parts += [f"![{path.stem}](plots/{path.name})" for path in plots]
+    return "\n\n".join(parts) + "\n"
+
+
+_HOW_TO_READ = (
+    "Seconds are the median repetition, with the fastest and slowest where there are several;"
+    " start-up is apart. Requested tokens are the full lengths of all prompts, fresh ones were"
+    " computed, and the minimum is the least that would do; it and requested tokens follow from"
+    " the planted truth and are the same for all engines of a tokenizer. KV regret is"
+    " (fresh - minimum) / fresh. SoL is the roofline time of the minimum at the datasheet's"
+    " peaks; x SoL is seconds over it. A dash is what the engine does not tell."
+)
+
+
+def _setting(records: Sequence[Record]) -> str:
+    lines = ["| engine | settings | machine | versions | commit |", "|---|---|---|---|---|"]
+    seen = set()
+    for record in records:
+        settings = ", ".join(f"{name} {value}" for name, value in record.settings.items())
+        where = record.environment
+        machine = f"{where.get('gpu') or where.get('system')}, {where.get('cpus')} cores"
+        versions = ", ".join(f"{k} {v}" for k, v in where.get("packages", {}).items())
+        commit = (where.get("commit") or "unknown")[:10]
+        changed = " with changes" if where.get("changed") else ""
+        line = f"| {record.engine} | {settings} | {machine} | {versions} | {commit}{changed} |"
+        if line not in seen:
+            seen.add(line)
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _query_table(rows: Sequence[Row]) -> str:
+    lines = [
+        "| query | engine | seconds | requested | fresh | minimum | regret | M tokens/min |"
+        " x SoL | idle | peak | $ | rows |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in rows:
+        if row.seconds is None:
+            continue
+        equal = {True: " =", False: " differ", None: ""}[row.rows_equal]
+        cells = [
+            row.query,
+            row.engine,
+            _seconds(row),
+            _count(row.requested),
+            _count(row.fresh),
+            _count(row.minimum),
+            _share(row.regret_share),
+            _number(row.tokens_per_minute, 1e6, 2),
+            _number(row.sol_ratio, 1, 2),
+            _share(row.idle_share),
+            "-" if row.peak_bytes is None else f"{row.peak_bytes / 2**30:.2f} GiB",
+            "-" if row.dollars is None else f"{row.dollars:.2g}",
+            f"{_count(row.rows)}{equal}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines.append("")
+    lines.append("Rows marked = were compared with DuckDB's under the planted truth and are equal.")
+    return "\n".join(lines)
+
+
+def _side_by_side(rows: Sequence[Row]) -> str:
+    """Total seconds a family and engine, over the queries that all engines ran."""
+    engines = sorted({row.engine for row in rows if row.seconds is not None})
+    times = {(row.query, row.engine): row.seconds for row in rows if row.seconds is not None}
+    shared = [
+        query
+        for query in dict.fromkeys(row.query for row in rows)
+        if all((query, engine) in times for engine in engines)
+    ]
+    if not shared:
+        return "No query was run by every engine."
+    families = list(dict.fromkeys(query.rpartition("-")[0] for query in shared))
+    lines = [
+        f"Over the {len(shared)} queries that every engine ran, in seconds:",
+        "",
+        f"| family | queries | {' | '.join(engines)} |",
+        f"|---|--:|{'--:|' * len(engines)}",
+    ]
+    for family in families:
+        own = [query for query in shared if query.rpartition("-")[0] == family]
+        sums = [sum(times[query, engine] for query in own) for engine in engines]
+        lines.append(f"| {family} | {len(own)} | {' | '.join(f'{s:.2f}' for s in sums)} |")
+    sums = [sum(times[query, engine] for query in shared) for engine in engines]
+    lines.append(f"| all | {len(shared)} | {' | '.join(f'{s:.2f}' for s in sums)} |")
+    for one in engines:
+        for other in engines:
+            if one < other:
+                ratios = [times[query, other] / times[query, one] for query in shared]
+                lines.append("")
+                lines.append(
+                    f"{other} takes {geometric_mean(ratios):.2f} times as long as {one}"
+                    f" (geometric mean; {min(ratios):.2f} to {max(ratios):.2f})."
+                )
+    return "\n".join(lines)
+
+
+def _seconds(row: Row) -> str:
+    if row.seconds is None or row.low is None or row.high is None:
+        return "-"
+    if row.runs == 1:
+        return f"{row.seconds:.2f}"
+    return f"{row.seconds:.2f} ({row.low:.2f} to {row.high:.2f})"
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _number(value: float | None, unit: float, digits: int) -> str:
+    return "-" if value is None else f"{value / unit:.{digits}f}"

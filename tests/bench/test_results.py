@@ -1,0 +1,143 @@
+"""Runs are recorded, resumed, forced and reported."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from covey.errors import InputError
+from suite.compare import MARGIN_BINS, agreement_of, comparison
+from suite.records import Record, Run, read_records, record_path, write_record
+from suite.report import write_report
+from suite.run import Settings, Suite, chosen
+from suite.summary import summarise
+
+COMMITTED = Path(__file__).parents[2] / "bench" / "results" / "cpu-smoke"
+SMOKE = Settings(scale=0.0, check=True)
+
+
+def silent(line: str) -> None:
+    """Print nothing."""
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of some queries at the smoke size."""
+    folder = tmp_path_factory.mktemp("planted")
+    Suite(SMOKE, folder, silent).run(chosen(["IMDB-3", "FEV-5", "REL-AGENT-2"]))
+    return folder
+
+
+def test_the_report_follows_from_the_committed_raw_files(tmp_path: Path) -> None:
+    folder = tmp_path / "again"
+    (folder / "plots").mkdir(parents=True)
+    for path in (COMMITTED / "plots").glob("*.png"):
+        (folder / "plots" / path.name).touch()
+    (folder / "raw").symlink_to(COMMITTED / "raw")
+    written = write_report(folder, plots=False)
+    assert written.read_text() == (COMMITTED / "report.md").read_text()
+    assert (folder / "results.csv").read_text() == (COMMITTED / "results.csv").read_text()
+
+
+def test_a_record_tells_what_ran_and_on_what(planted: Path) -> None:
+    record = next(r for r in read_records(planted) if r.query == "IMDB-3")
+    assert record.rows_equal is True and record.problem is None
+    assert record.settings["seed"] == SMOKE.seed and record.settings["truth"] == "measured"
+    assert {"python", "commit", "packages", "cpus"} <= record.environment.keys()
+    assert 0 < record.minimum < record.requested
+    assert record.runs[0].prompts and record.runs[0].digest and record.runs[0].peak_bytes
+
+
+def test_a_query_that_has_a_record_is_not_run_again(planted: Path) -> None:
+    said: list[str] = []
+    suite = Suite(SMOKE, planted, said.append)
+    suite.run(chosen(["IMDB-3"]))
+    assert said == []
+    changed = Suite(replace(SMOKE, repeats=2), planted, said.append)
+    changed.run(chosen(["REL-AGENT-2"]))
+    assert len(said) == 1
+    suite.run(chosen(["REL-AGENT-2"]))
+
+
+def test_forced_answers_steer_and_the_models_own_are_kept(tmp_path: Path) -> None:
+    settings = Settings(model="smollm2-135m", scale=0.0, check=True)
+    (record,) = Suite(settings, tmp_path, silent).run(chosen(["FEV-3"]))
+    run = record.runs[0]
+    assert record.rows_equal is True
+    assert record.minimum == run.minimum == run.fresh and run.requested == record.requested
+    assert record.sol_seconds is not None and run.device_seconds is not None
+    with np.load(tmp_path / "answers" / "covey.FEV-3.npz") as said:
+        judged = {str(said[f"question{i}"]): said[f"scores{i}"] for i in range(2)}
+    assert sum(len(scores) for scores in judged.values()) == run.prompts
+    # A small model on made-up text does not happen to give the planted answers.
+    assert len({float(s) for scores in judged.values() for s in scores[:, 0]}) > 10
+
+
+def test_summary_of_repeated_runs() -> None:
+    runs = [
+        Run(seconds=2.0, device_seconds=1.5, host_seconds=0.25, fresh=1_100),
+        Run(seconds=1.0, device_seconds=0.5, host_seconds=0.25, fresh=1_000),
+        Run(seconds=4.0, device_seconds=0.5, host_seconds=0.25, fresh=1_000),
+    ]
+    record = Record("BIO-1", "x", {}, {}, 3.0, 6_000, 1_000, 0.5, price_per_hour=3.6, runs=runs)
+    (row,) = summarise([record])
+    assert (row.seconds, row.low, row.high) == (2.0, 1.0, 4.0)
+    assert row.tokens_per_minute == 180_000 and row.sol_ratio == 4.0
+    assert row.regret_share == pytest.approx(100 / 1_100)
+    assert row.other_seconds == pytest.approx(0.25) and row.idle_share == pytest.approx(0.25)
+    assert row.dollars == pytest.approx(0.002)
+
+
+def test_agreement_is_counted_by_margin(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "two"
+    for folder, scores in ((one, [[0.1], [-3.0], [5.0]]), (other, [[-0.2], [-1.0], [2.0]])):
+        folder.mkdir()
+        rows = np.array([[0], [1], [2]])
+        order = [2, 0, 1] if folder is other else [0, 1, 2]
+        np.savez(
+            folder / f"{folder.name}.BIO-1.npz",
+            question0=np.array("q"),
+            rows0=rows[order],
+            scores0=np.array(scores)[order],
+        )
+    found = agreement_of(one, other)
+    assert sum(found.prompts) == 3 and sum(found.equal) == 2
+    assert (found.prompts[0], found.equal[0]) == (1, 0)
+    assert len(found.prompts) == len(MARGIN_BINS)
+
+
+def test_two_folders_are_compared(planted: Path, tmp_path: Path) -> None:
+    for record in read_records(planted):
+        slower = replace(record.runs[0], seconds=3 * record.runs[0].seconds)
+        write_record(tmp_path, replace(record, engine="peer", runs=[slower]))
+    text = comparison(planted, tmp_path)
+    assert "Geometric mean of the ratios: 3.00." in text and "| equal |" in text
+
+
+def test_damaged_and_missing_results_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no result files"):
+        read_records(tmp_path)
+    path = record_path(tmp_path, "covey", "BIO-1")
+    path.parent.mkdir()
+    path.write_text(json.dumps({"schema": 99}))
+    with pytest.raises(InputError, match="schema is not 1"):
+        read_records(tmp_path)
+
+
+def test_unknown_queries_are_named() -> None:
+    with pytest.raises(InputError, match="a family: IMDB, BIO"):
+        chosen(["IMDB-99"])
+    assert [plan.id for plan in chosen(["lep"])] == [f"LEP-{i}" for i in range(1, 7)]
+
+
+def test_the_csv_has_every_figure(planted: Path) -> None:
+    write_report(planted, plots=False)
+    with (planted / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["query"] for row in rows] == ["IMDB-3", "FEV-5", "REL-AGENT-2"]
+    assert all(float(row["seconds"]) > 0 for row in rows)
