@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from covey.errors import CoveyError
 from suite import counts
-from suite.compare import comparison
+from suite.compare import comparison, side
+from suite.peering import PeerSettings, PeerSuite, peer_names
 from suite.report import write_report
 from suite.run import Settings, Suite, chosen
 from suite.shapes import SCALES
@@ -27,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="covey bench", description="The benchmark suite: 50 AI-SQL queries over made tables."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for add in (_run, _sql, _published, _report, _compare):
+    for add in (_run, _peers, _sql, _published, _report, _compare):
         add(commands)
     options = parser.parse_args(arguments)
     try:
@@ -40,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _work_options(command: argparse.ArgumentParser) -> None:
     """What every command that runs queries takes."""
-    command.add_argument("queries", nargs="*", help="queries or families; all by default")
+    command.add_argument(
+        "--only", nargs="+", default=[], metavar="QUERY", help="queries or families; else all"
+    )
     size = command.add_mutually_exclusive_group()
     size.add_argument("--scale", type=float, default=0.01, help=f"one of {SCALES}")
     size.add_argument(
@@ -75,8 +79,35 @@ def _run(commands: Commands) -> None:
             check=options.check and not options.own_answers,
             price_per_hour=options.price,
         )
-        plans = chosen(options.queries)
+        plans = chosen(options.only)
         Suite(settings, options.out, _say).run(plans)
+        _say(f"Results are in {options.out}. Next: covey bench report {options.out}")
+
+    command.set_defaults(run=run)
+
+
+def _peers(commands: Commands) -> None:
+    command = commands.add_parser("peers", help="run another engine on the same token ids")
+    command.add_argument("peer", choices=peer_names())
+    _work_options(command)
+    command.add_argument("--model", required=True, help="a known name or a path, as for run")
+    command.add_argument("--python", default=sys.executable, help="the peer's interpreter")
+    command.add_argument("--settings", type=json.loads, default={}, help="JSON; see its script")
+    command.add_argument("--label", help="what reports call it; the peer's name by default")
+
+    def run(options: argparse.Namespace) -> None:
+        settings = PeerSettings(
+            peer=options.peer,
+            model=options.model,
+            settings=options.settings,
+            label=options.label or options.peer,
+            scale=options.scale,
+            seed=options.seed,
+            truth=options.truth,
+            repeats=options.repeats,
+            price_per_hour=options.price,
+        )
+        PeerSuite(settings, options.out, options.python, _say).run(chosen(options.only))
         _say(f"Results are in {options.out}. Next: covey bench report {options.out}")
 
     command.set_defaults(run=run)
@@ -121,12 +152,12 @@ def _report(commands: Commands) -> None:
 
 
 def _compare(commands: Commands) -> None:
-    command = commands.add_parser("compare", help="compare two folders of results")
-    command.add_argument("one", type=Path)
-    command.add_argument("other", type=Path)
+    command = commands.add_parser("compare", help="compare two engines' results")
+    command.add_argument("one", metavar="FOLDER[:ENGINE]")
+    command.add_argument("other", metavar="FOLDER[:ENGINE]")
 
     def run(options: argparse.Namespace) -> None:
-        print(comparison(options.one, options.other))
+        print(comparison(side(options.one), side(options.other)))
 
     command.set_defaults(run=run)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from covey.errors import InputError
 from suite.records import Record, read_records
 from suite.summary import geometric_mean, summarise
 
@@ -28,33 +29,62 @@ class Agreement:
     equal: tuple[int, ...]
 
 
-def comparison(one: Path, other: Path) -> str:
-    """Both folders side by side, as Markdown.
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One engine's results in a folder.
+
+    Attributes:
+        folder: where they lie.
+        engine: its label.
+        name: what tables call it.
+        records: its records.
+    """
+
+    folder: Path
+    engine: str
+    name: str
+    records: tuple[Record, ...]
+
+
+def side(named: str) -> Side:
+    """The results that `FOLDER` or `FOLDER:ENGINE` names.
 
     Raises:
-        InputError: a folder has no records, or a damaged one.
+        InputError: there are none, one is damaged, or the folder holds several engines.
     """
-    left, right = read_records(one), read_records(other)
-    if {record.engine for record in left} == {record.engine for record in right}:
-        names = (one.name, other.name)
-    else:
-        names = (
-            "/".join(sorted({r.engine for r in left})),
-            "/".join(sorted({r.engine for r in right})),
+    path, engine = Path(named), ""
+    if not path.is_dir():
+        before, _, engine = named.rpartition(":")
+        path = Path(before or named)
+    records = read_records(path)
+    engines = sorted({record.engine for record in records})
+    if not engine and len(engines) == 1:
+        engine = engines[0]
+    if engine not in engines:
+        wanted = f"no engine {engine!r}" if engine else "several engines"
+        raise InputError(
+            f"{path} holds {wanted}: name one of {', '.join(engines)}, as {path}:{engines[0]}."
         )
-    parts = [f"# {names[0]} and {names[1]}", _times(left, right, names)]
-    agreement = agreement_of(one / "answers", other / "answers")
+    own = tuple(record for record in records if record.engine == engine)
+    return Side(path, engine, f"{path.name}:{engine}", own)
+
+
+def comparison(one: Side, other: Side) -> str:
+    """Both sides query by query, as Markdown."""
+    parts = [
+        f"# {one.name} and {other.name}",
+        _times(one.records, other.records, (one.name, other.name)),
+    ]
+    agreement = agreement_of(_answers(one), _answers(other))
     if sum(agreement.prompts):
         parts += ["## Agreement of the models' own answers", _agreement_table(agreement)]
     return "\n\n".join(parts)
 
 
-def _name(folder: Path, own: Sequence[Record], others: Sequence[Record]) -> str:
-    """The engines of a folder, or its own name where both hold the same ones."""
-    engines = {record.engine for record in own}
-    if engines == {record.engine for record in others}:
-        return folder.name
-    return "/".join(sorted(engines))
+def _answers(side: Side) -> dict[str, Path]:
+    """The file of each query with what the model itself said."""
+    files = (side.folder / "answers").glob(f"{side.engine}.*.npz")
+    return {path.name.removeprefix(f"{side.engine}."): path for path in sorted(files)}
 
 
 def _times(left: Sequence[Record], right: Sequence[Record], names: tuple[str, str]) -> str:
@@ -85,13 +115,12 @@ def _times(left: Sequence[Record], right: Sequence[Record], names: tuple[str, st
     return "\n".join(lines)
 
 
-def agreement_of(one: Path, other: Path) -> Agreement:
-    """Agreement over all prompts that two folders of answers have in common."""
+def agreement_of(one: dict[str, Path], other: dict[str, Path]) -> Agreement:
+    """Agreement over all prompts that two engines' answers, by query, have in common."""
     bins = len(MARGIN_BINS)
     prompts, equal = np.zeros(bins, dtype=np.int64), np.zeros(bins, dtype=np.int64)
-    mates = {path.name.partition(".")[2]: path for path in sorted(other.glob("*.npz"))}
-    for path in sorted(one.glob("*.npz")):
-        mate = mates.get(path.name.partition(".")[2])
+    for query, path in one.items():
+        mate = other.get(query)
         if mate is None:
             continue
         left, right = _said(path), _said(mate)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from covey.errors import InputError
-from suite.compare import MARGIN_BINS, agreement_of, comparison
+from suite.compare import MARGIN_BINS, agreement_of, comparison, side
 from suite.records import Record, Run, read_records, record_path, write_record
 from suite.report import write_report
 from suite.run import Settings, Suite, chosen
@@ -94,18 +94,13 @@ def test_summary_of_repeated_runs() -> None:
 
 
 def test_agreement_is_counted_by_margin(tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "two"
-    for folder, scores in ((one, [[0.1], [-3.0], [5.0]]), (other, [[-0.2], [-1.0], [2.0]])):
-        folder.mkdir()
+    one, other = tmp_path / "one.npz", tmp_path / "other.npz"
+    for path, scores in ((one, [[0.1], [-3.0], [5.0]]), (other, [[-0.2], [-1.0], [2.0]])):
         rows = np.array([[0], [1], [2]])
-        order = [2, 0, 1] if folder is other else [0, 1, 2]
-        np.savez(
-            folder / f"{folder.name}.BIO-1.npz",
-            question0=np.array("q"),
-            rows0=rows[order],
-            scores0=np.array(scores)[order],
-        )
-    found = agreement_of(one, other)
+        order = [2, 0, 1] if path is other else [0, 1, 2]
+        scored = np.array(scores)[order]
+        np.savez(path, question0=np.array("q"), rows0=rows[order], scores0=scored)
+    found = agreement_of({"BIO-1": one}, {"BIO-1": other, "BIO-2": one})
     assert sum(found.prompts) == 3 and sum(found.equal) == 2
     assert (found.prompts[0], found.equal[0]) == (1, 0)
     assert len(found.prompts) == len(MARGIN_BINS)
@@ -115,8 +110,10 @@ def test_two_folders_are_compared(planted: Path, tmp_path: Path) -> None:
     for record in read_records(planted):
         slower = replace(record.runs[0], seconds=3 * record.runs[0].seconds)
         write_record(tmp_path, replace(record, engine="peer", runs=[slower]))
-    text = comparison(planted, tmp_path)
+    text = comparison(side(str(planted)), side(f"{tmp_path}:peer"))
     assert "Geometric mean of the ratios: 3.00." in text and "| equal |" in text
+    with pytest.raises(InputError, match="holds no engine 'x': name one of peer"):
+        side(f"{tmp_path}:x")
 
 
 def test_damaged_and_missing_results_are_named(tmp_path: Path) -> None:

@@ -34,8 +34,29 @@ def cpu(context: typer.Context) -> None:
 @app.command(context_settings=_PASSED_ON)
 @guarded
 def suite(context: typer.Context) -> None:
-    """The benchmark suite: further arguments go to bench/suite."""
+    """The 50 queries: `run`, `sql`, `published`; further arguments go to bench/suite."""
     _suite(context.args or ["--help"], "suite")
+
+
+@app.command(context_settings=_PASSED_ON)
+@guarded
+def peers(context: typer.Context) -> None:
+    """Run a peer on the suite's queries, in its own process and environment."""
+    _suite(["peers", *context.args], "peers")
+
+
+@app.command(context_settings=_PASSED_ON)
+@guarded
+def report(context: typer.Context) -> None:
+    """Write report.md, results.csv and plots from a folder of result files."""
+    _suite(["report", *context.args], "report")
+
+
+@app.command(context_settings=_PASSED_ON)
+@guarded
+def compare(context: typer.Context) -> None:
+    """Compare two folders of result files query by query."""
+    _suite(["compare", *context.args], "compare")
 
 
 def _suite(arguments: list[str], command: str) -> None:

@@ -1,0 +1,272 @@
+"""Give a peer its work and read what it did; see `peers.protocol` for the files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from covey.engine.local import LocalModel
+from covey.errors import InputError, RunError
+from covey.models.tokenizer import TextEncoder
+from covey.optimizer.cost import speed_of_light
+from covey.prompts.layout import RAW_V1
+from suite.minimum import minimum_work
+from suite.peers.protocol import SCHEMA
+from suite.plan import Plan
+from suite.records import Record, Run, environment, read_record, record_path, write_record
+from suite.run import corpus_of, tokens_of
+from suite.sql import to_sql
+from suite.tables import DEFAULT_SEED
+from suite.tokens import CorpusTokens
+from suite.truth import Truth, plant
+from suite.work import Stage, stages
+
+_FOLDER = Path(__file__).parent / "peers"
+_TRUE = ("TRUE", " TRUE", "True", " True")
+_FALSE = ("FALSE", " FALSE", "False", " False")
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSettings:
+    """What a peer is given.
+
+    Attributes:
+        peer: "vllm", "quail", "transformers" or "double".
+        model: path of the checkpoint, the same that Covey runs; its tokenizer makes the ids.
+        settings: the peer's own, see its script.
+        label: what reports call it.
+        scale, seed, truth, repeats, price_per_hour: as in `run.Settings`.
+    """
+
+    peer: str
+    model: str
+    settings: dict[str, Any]
+    label: str
+    scale: float = 0.01
+    seed: int = DEFAULT_SEED
+    truth: str = "measured"
+    repeats: int = 1
+    price_per_hour: float | None = None
+
+
+def peer_names() -> list[str]:
+    """The peers that there are scripts for."""
+    return sorted(path.stem.removesuffix("_peer") for path in _FOLDER.glob("*_peer.py"))
+
+
+def write_work(folder: Path, plan: Plan, tokens: CorpusTokens, truth: Truth) -> list[Stage]:
+    """Write a query's work, as `peers.protocol` describes it; returns its stages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    asked = stages(plan, tokens.corpus, truth)
+    columns: list[tuple[str, str]] = []
+    arrays: dict[str, np.ndarray] = {}
+    described = []
+    for number, stage in enumerate(asked):
+        for source in stage.predicate.documents:
+            if source not in columns:
+                arrays[f"column{len(columns)}_flat"] = tokens.column(source).flat
+                arrays[f"column{len(columns)}_offsets"] = tokens.column(source).offsets
+                columns.append(source)
+        arrays[f"stage{number}_anchors"] = stage.anchors
+        partners = stage.partners
+        arrays[f"stage{number}_partners"] = stage.anchors if partners is None else partners
+        arrays[f"stage{number}_answers"] = _answers(stage, truth)
+        described.append(_describe(stage, asked[:number], columns, tokens))
+    meta = {
+        "schema": SCHEMA,
+        "query": plan.id,
+        "sql": to_sql(plan),
+        "columns": len(columns),
+        "stages": described,
+        "true": _first_tokens(tokens.encoder, _TRUE),
+        "false": _first_tokens(tokens.encoder, _FALSE),
+    }
+    np.savez(folder / "work.npz", **arrays)
+    (folder / "work.json").write_text(json.dumps(meta), encoding="utf-8")
+    return asked
+
+
+def _answers(stage: Stage, truth: Truth) -> np.ndarray:
+    answers = truth.labelled if stage.predicate.labels else truth.judged
+    return answers[stage.predicate.name][stage.rows].astype(np.int64)
+
+
+def _describe(
+    stage: Stage, before: Sequence[Stage], columns: list[tuple[str, str]], tokens: CorpusTokens
+) -> dict[str, Any]:
+    predicate = stage.predicate
+    pieces = tokens.pieces(predicate)
+    others = [i for i in range(len(predicate.documents)) if i != predicate.anchor]
+    labels = [tokens.encoder.ids(RAW_V1.label_text(label)) for label in predicate.labels]
+    named = (("preamble", pieces.preamble), ("frame", pieces.frame))
+    named += (("heading", pieces.heading), ("tail", pieces.tail))
+    return {
+        "question": predicate.name,
+        "labels": labels,
+        "pieces": {name: ids.tolist() for name, ids in named},
+        "anchor": columns.index(predicate.documents[predicate.anchor]),
+        "partner": columns.index(predicate.documents[others[0]]) if others else None,
+        # Only judgements and IN lists reject rows; a label alone holds nothing up.
+        "after_anchor": _latest(before, stage.anchor, as_anchor=True),
+        "after_partner": max(
+            (_latest(before, stage.aliases[i], as_anchor=False) for i in others), default=-1
+        ),
+    }
+
+
+def _latest(before: Sequence[Stage], alias: str, *, as_anchor: bool) -> int:
+    """The last stage that decides about an alias, by its anchor row or as a whole; or -1."""
+    found = -1
+    for number, stage in enumerate(before):
+        if stage.anchor == alias or (not as_anchor and alias in stage.aliases):
+            found = number
+    return found
+
+
+def _first_tokens(encoder: TextEncoder, words: Sequence[str]) -> list[int]:
+    return sorted({encoder.ids(word)[0] for word in words})
+
+
+class PeerSuite:
+    """One peer over one corpus.
+
+    Args:
+        settings: what is run.
+        folder: where results go.
+        python: the interpreter of the peer's environment.
+        say: prints a line of progress.
+
+    Raises:
+        InputError: there is no such peer.
+    """
+
+    def __init__(
+        self, settings: PeerSettings, folder: Path, python: str, say: Callable[[str], None]
+    ) -> None:
+        if settings.peer not in peer_names():
+            raise InputError(
+                f"There is no peer {settings.peer!r}. Known: {', '.join(peer_names())}."
+            )
+        self._settings = settings
+        self._folder = folder
+        self._python = python
+        self._say = say
+        self._model = LocalModel(settings.model)
+        self._tokens = tokens_of(corpus_of(settings.scale, settings.seed), self._model)
+        self._truth = plant(self._tokens.corpus, settings.truth)
+
+    def run(self, plans: Sequence[Plan]) -> None:
+        """Run what has no record yet.
+
+        Raises:
+            RunError: the peer ended before it had answered; its own words are on stderr.
+        """
+        missing = [plan for plan in plans if not self._known(plan)]
+        if not missing:
+            return
+        folders = []
+        for plan in missing:
+            folder = self._folder / "work" / self._settings.label / plan.id
+            asked = write_work(folder, plan, self._tokens, self._truth)
+            (folder / "result.json").unlink(missing_ok=True)
+            folders.append((plan, folder, asked))
+        for repeat in range(self._settings.repeats):
+            self._start([folder for _, folder, _ in folders])
+            for plan, folder, asked in folders:
+                self._read(plan, folder, asked, first=repeat == 0)
+
+    def _blank(self, plan: Plan) -> Record:
+        settings = asdict(self._settings)
+        return Record(plan.id, self._settings.label, settings, environment())
+
+    def _known(self, plan: Plan) -> bool:
+        """Whether the query has run with these settings; a failure is tried again."""
+        path = self._path(plan)
+        if not path.is_file():
+            return False
+        record = read_record(path)
+        return bool(record.runs) and record.key == self._blank(plan).key
+
+    def _start(self, folders: list[Path]) -> None:
+        script = _FOLDER / f"{self._settings.peer}_peer.py"
+        # The peer's environment has its own packages: none of ours may leak into it.
+        kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        command = [self._python, str(script), "--model", str(self._model.files.path)]
+        command += ["--settings", json.dumps(self._settings.settings)]
+        done = subprocess.run(
+            [*command, *(str(folder) for folder in folders)], check=False, env=kept
+        )
+        if done.returncode:
+            raise RunError(
+                f"The peer {self._settings.peer} ended with status {done.returncode}; what it"
+                f" said stands above. Its interpreter was {self._python}: --python names another."
+            )
+
+    def _read(self, plan: Plan, folder: Path, asked: list[Stage], *, first: bool) -> None:
+        path = folder / "result.json"
+        if not path.is_file():
+            raise RunError(f"The peer wrote no {path}.")
+        result = json.loads(path.read_text(encoding="utf-8"))
+        values = asdict(self._blank(plan))
+        values["environment"]["packages"] |= result["versions"]
+        outlook = self._model.outlook()
+        costs, device = outlook.costs, outlook.device
+        work = minimum_work(asked, self._tokens, costs.budget if costs else 1)
+        runs = [] if first else read_record(self._path(plan)).runs
+        if "problem" not in result:
+            runs.append(_run(result))
+            _keep_said(self._folder, self._settings.label, plan.id, folder, asked)
+        price = self._settings.price_per_hour
+        values |= {
+            "start_seconds": result["start_seconds"],
+            "requested": round(work.requested),
+            "minimum": round(work.fresh),
+            "sol_seconds": speed_of_light(work, costs, device).total if costs and device else None,
+            "price_per_hour": device.price if price is None and device is not None else price,
+            "runs": runs,
+            "problem": result.get("problem"),
+        }
+        record = Record(**values)
+        write_record(self._folder, record)
+        times = ", ".join(f"{run.seconds:.2f}" for run in record.runs)
+        self._say(f"{plan.id:<12} {record.engine}: {record.problem or times + ' s'}")
+
+    def _path(self, plan: Plan) -> Path:
+        return record_path(self._folder, self._settings.label, plan.id)
+
+
+def _run(result: dict[str, Any]) -> Run:
+    fresh = [stage["fresh"] for stage in result["stages"]]
+    return Run(
+        seconds=result["seconds"],
+        device_seconds=result["device_seconds"],
+        requested=sum(stage["requested"] for stage in result["stages"]),
+        fresh=None if None in fresh else sum(fresh),
+        prompts=sum(stage["prompts"] for stage in result["stages"]),
+        peak_bytes=result["peak_bytes"],
+    )
+
+
+def _keep_said(folder: Path, label: str, query: str, work: Path, asked: list[Stage]) -> None:
+    """Put what the peer's model said where `compare` looks, in the form of Covey's answers."""
+    path = work / "said.npz"
+    if not path.is_file():
+        return
+    arrays: dict[str, np.ndarray] = {}
+    with np.load(path) as said:
+        for number, stage in enumerate(asked):
+            if f"stage{number}" in said:
+                place = len(arrays) // 3
+                arrays[f"question{place}"] = np.array(stage.predicate.template)
+                arrays[f"rows{place}"] = np.stack(stage.rows, axis=1)
+                arrays[f"scores{place}"] = said[f"stage{number}"]
+    target = folder / "answers" / f"{label}.{query}.npz"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(target, **arrays)

@@ -1,0 +1,106 @@
+"""Peers get the same token ids and survivors that Covey works with, and their time is kept."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from covey.errors import InputError, RunError
+from suite.compare import agreement_of
+from suite.minimum import requested_tokens
+from suite.peering import PeerSettings, PeerSuite, peer_names, write_work
+from suite.peers.protocol import Stage, load_work
+from suite.queries import QUERIES
+from suite.records import read_records
+from suite.run import Settings, Suite, chosen, corpus_of
+from suite.tokens import CorpusTokens
+from suite.truth import plant
+
+DOUBLE = PeerSettings("double", "smollm2-135m", {}, "double", scale=0.0)
+
+
+@cache
+def tokens() -> CorpusTokens:
+    return CorpusTokens(corpus_of(0.0, DOUBLE.seed))
+
+
+def silent(line: str) -> None:
+    """Print nothing."""
+
+
+def test_work_holds_every_prompt_token_for_token(tmp_path: Path) -> None:
+    truth = plant(tokens().corpus)
+    asked = write_work(tmp_path, QUERIES["FEV-8"], tokens(), truth)
+    work = load_work(tmp_path)
+    assert [len(stage) for stage in work.stages] == [stage.prompts for stage in asked]
+    assert sum(int(s.lengths().sum()) for s in work.stages) == requested_tokens(asked, tokens())
+    first = work.stages[0]
+    claim = tokens().corpus.tables["claims"]["claim"].to_pylist()[first.partners[3]]
+    page = tokens().corpus.tables["evidence"]["text"].to_pylist()[first.anchors[3]]
+    text = tokens().encoder.decode(first.prompt(3))
+    assert text.startswith(f"DOCUMENT:\n{page}\n\n(The document above is DOCUMENT {{1}}.)")
+    assert text.endswith(f"\n\nDOCUMENT {{0}}:\n{claim}\nANSWER:")
+    assert len(first.prompt(3)) == first.lengths()[3]
+    # REFUTE(c2, e1) waits for SUPPORT(c1, e1) of its page, SUPPORT(c2, e2) for all of c2.
+    follows = [(stage.after_anchor, stage.after_partner) for stage in work.stages]
+    assert follows == [(-1, -1), (0, -1), (-1, 1)]
+
+
+def test_windows_cover_all_prompts_once(tmp_path: Path) -> None:
+    write_work(tmp_path, QUERIES["BIO-2"], tokens(), plant(tokens().corpus))
+    (stage,) = load_work(tmp_path).stages
+    windows = list(stage.windows(1_000))
+    assert [i for window in windows for i in window] == list(range(len(stage)))
+    assert all(_tokens(stage, window) <= 1_000 or len(window) == 1 for window in windows)
+
+
+def _tokens(stage: Stage, window: range) -> int:
+    return int(stage.lengths()[window.start : window.stop].sum())
+
+
+def test_a_peer_runs_in_its_own_process_and_leaves_records(tmp_path: Path) -> None:
+    said: list[str] = []
+    suite = PeerSuite(replace(DOUBLE, repeats=2), tmp_path, sys.executable, said.append)
+    suite.run(chosen(["FEV-3", "IMDB-14"]))
+    records = {record.query: record for record in read_records(tmp_path)}
+    assert records.keys() == {"FEV-3", "IMDB-14"}
+    for record in records.values():
+        assert len(record.runs) == 2 and record.start_seconds is not None
+        assert record.minimum <= record.runs[0].fresh <= record.runs[0].requested
+        assert record.runs[0].requested == record.requested
+    said.clear()
+    suite.run(chosen(["FEV-3"]))
+    assert said == []
+
+
+def test_a_failing_query_and_a_dying_peer_are_told(tmp_path: Path) -> None:
+    settings = replace(DOUBLE, settings={"fail_on": "FEV-1"})
+    PeerSuite(settings, tmp_path, sys.executable, silent).run(chosen(["FEV-1", "LEP-1"]))
+    problems = {record.query: record.problem for record in read_records(tmp_path)}
+    assert problems == {"FEV-1": "RuntimeError: this query was told to fail", "LEP-1": None}
+    with pytest.raises(RunError, match="--python names another"):
+        PeerSuite(DOUBLE, tmp_path / "x", "/bin/false", silent).run(chosen(["FEV-1"]))
+    with pytest.raises(InputError, match="Known: double"):
+        PeerSuite(replace(DOUBLE, peer="nobody"), tmp_path, sys.executable, silent)
+    assert {"double", "transformers", "vllm"} <= set(peer_names())
+
+
+def test_transformers_says_what_covey_says(tmp_path: Path) -> None:
+    model = "smollm2-135m"
+    Suite(Settings(model=model, scale=0.0), tmp_path, silent).run(chosen(["LEP-1"]))
+    settings = PeerSettings("transformers", model, {"batch": 4}, "transformers", scale=0.0)
+    PeerSuite(settings, tmp_path, sys.executable, silent).run(chosen(["LEP-1"]))
+    files = [tmp_path / "answers" / f"{name}.LEP-1.npz" for name in ("covey", "transformers")]
+    found = agreement_of({"LEP-1": files[0]}, {"LEP-1": files[1]})
+    assert sum(found.prompts) == sum(found.equal) == 6
+    margins = []
+    for path in files:
+        with np.load(path) as said:
+            order = np.argsort(said["rows0"][:, 0])
+            margins.append(said["scores0"][order, 0])
+    assert np.abs(margins[0] - margins[1]).max() < 1e-3
