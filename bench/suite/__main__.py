@@ -8,10 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from covey.errors import CoveyError
+from covey.errors import CoveyError, InputError
 from suite import counts
 from suite.compare import comparison, side
 from suite.peering import PeerSettings, PeerSuite, peer_names
+from suite.predicates import literals
 from suite.report import write_report
 from suite.run import Settings, Suite, chosen
 from suite.shapes import SCALES
@@ -19,6 +20,7 @@ from suite.smoke import SCALE as SMOKE
 from suite.sql import to_sql
 from suite.tables import DEFAULT_SEED
 from suite.truth import MODES
+from suite.words import make_tokenizer, write_tokenizer
 
 Commands = argparse._SubParsersAction
 
@@ -29,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="covey bench", description="The benchmark suite: 50 AI-SQL queries over made tables."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for add in (_run, _peers, _sql, _published, _report, _compare):
+    for add in (_run, _peers, _sql, _tokenizer, _published, _report, _compare):
         add(commands)
     options = parser.parse_args(arguments)
     try:
@@ -120,6 +122,21 @@ def _sql(commands: Commands) -> None:
     def run(options: argparse.Namespace) -> None:
         for plan in chosen(options.queries):
             print(f"-- {plan.id}\n{to_sql(plan)};\n")
+
+    command.set_defaults(run=run)
+
+
+def _tokenizer(commands: Commands) -> None:
+    command = commands.add_parser(
+        "tokenizer", help="put the suite's tokenizer into a checkpoint of random weights"
+    )
+    command.add_argument("checkpoint", type=Path)
+
+    def run(options: argparse.Namespace) -> None:
+        if not (options.checkpoint / "config.json").is_file():
+            raise InputError(f"{options.checkpoint} is no checkpoint: it has no config.json.")
+        write_tokenizer(make_tokenizer(literals()), options.checkpoint)
+        _say(f"{options.checkpoint} now encodes each word of the suite as one token.")
 
     command.set_defaults(run=run)
 

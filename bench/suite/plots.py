@@ -28,7 +28,7 @@ def draw(folder: Path, rows: Sequence[Row]) -> list[Path]:
 
     matplotlib.use("Agg")  # no window, wherever this runs
     matplotlib.rcParams["svg.hashsalt"] = "covey"  # equal figures are equal files
-    ran = [row for row in rows if row.seconds is not None]
+    ran = [row for row in rows if row.seconds is not None and row.computes]
     plots: tuple[tuple[str, Callable[[Any, list[Row]], bool]], ...] = (
         ("latency", _latency),
         ("throughput", _throughput),

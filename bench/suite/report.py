@@ -53,7 +53,8 @@ _HOW_TO_READ = (
     " start-up is apart. Requested tokens are the full lengths of all prompts, fresh ones were"
     " computed, and the minimum is the least that would do; it and requested tokens follow from"
     " the planted truth and are the same for all engines of a tokenizer. KV regret is"
-    " (fresh - minimum) / fresh. SoL is the roofline time of the minimum at the datasheet's"
+    " (fresh - minimum) / fresh. A planted model computes nothing: its seconds are the planner's"
+    " and executor's alone. SoL is the roofline time of the minimum at the datasheet's"
     " peaks; x SoL is seconds over it. A dash is what the engine does not tell."
 )
 
@@ -107,7 +108,11 @@ def _query_table(rows: Sequence[Row]) -> str:
 
 
 def _side_by_side(rows: Sequence[Row]) -> str:
-    """Total seconds a family and engine, over the queries that all engines ran."""
+    """Total seconds a family and engine, over the queries that all engines ran.
+
+    A planted model computes nothing, so it stands in no comparison.
+    """
+    rows = [row for row in rows if row.computes]
     engines = sorted({row.engine for row in rows if row.seconds is not None})
     times = {(row.query, row.engine): row.seconds for row in rows if row.seconds is not None}
     shared = [
@@ -115,8 +120,8 @@ def _side_by_side(rows: Sequence[Row]) -> str:
         for query in dict.fromkeys(row.query for row in rows)
         if all((query, engine) in times for engine in engines)
     ]
-    if not shared:
-        return "No query was run by every engine."
+    if len(engines) < 2 or not shared:
+        return "There is no query that two or more engines ran, and all of them."
     families = list(dict.fromkeys(query.rpartition("-")[0] for query in shared))
     lines = [
         f"Over the {len(shared)} queries that every engine ran, in seconds:",

@@ -149,7 +149,8 @@ class Suite:
         problem = None
         try:
             for _ in range(self._settings.repeats):
-                run, equal = self._once(plan, check=self._settings.check and not runs)
+                run, compared = self._once(plan, check=self._settings.check and not runs)
+                equal = compared if equal is None else equal
                 runs.append(run)
         except (CoveyError, NotImplementedError) as error:
             problem = str(error).splitlines()[0]

@@ -18,6 +18,7 @@ class Row:
 
     Attributes:
         query, dataset, engine: which.
+        computes: whether a model did the work; a planted one only runs plan and executor.
         runs: repetitions.
         seconds: median; None where it did not run.
         low, high: fastest and slowest repetition.
@@ -38,6 +39,7 @@ class Row:
     query: str
     dataset: str
     engine: str
+    computes: bool
     runs: int
     seconds: float | None = None
     low: float | None = None
@@ -72,8 +74,9 @@ def summarise(records: Iterable[Record]) -> list[Row]:
 
 def _row(record: Record) -> Row:
     dataset = QUERIES[record.query].dataset
+    computes = record.settings.get("model") != "planted"
     if not record.runs:
-        return Row(record.query, dataset, record.engine, 0, problem=record.problem)
+        return Row(record.query, dataset, record.engine, computes, 0, problem=record.problem)
     times = [run.seconds for run in record.runs]
     seconds = statistics.median_low(times)
     run = record.runs[times.index(seconds)]
@@ -87,6 +90,7 @@ def _row(record: Record) -> Row:
         record.query,
         dataset,
         record.engine,
+        computes,
         len(times),
         seconds,
         min(times),
@@ -96,7 +100,7 @@ def _row(record: Record) -> Row:
         run.fresh,
         minimum,
         regret,
-        60.0 * record.requested / seconds if record.requested else None,
+        60.0 * record.requested / seconds if record.requested and computes else None,
         record.sol_seconds,
         seconds / record.sol_seconds if record.sol_seconds else None,
         device,
