@@ -24,7 +24,7 @@ from covey.kernels.hopper import gemm
 from covey.kernels.hopper.fp8 import multiply_layout
 from covey.kernels.hopper.gate import gate
 from gpu_timing import poison, sustained, versions
-from hopper_cases import CUDA, FFN, FP8, HIDDEN, WEIGHTS, random_product
+from hopper_cases import CUDA, FFN, FP8, HIDDEN, WEIGHTS, normal, random_product
 
 ROWS = (1, 63, 128, 129, 1021, 4100, 32768)
 ODD = ("three strips", 384, 512)  # columns that no pair of strips divides
@@ -80,6 +80,13 @@ def print_errors(products: dict[str, gemm.Products]) -> bool:
                 found = error(product.multiply(x, weight), expected)
                 good &= found < 5e-3
                 print(f"  {name:<10}{label:<14}{rows:>7} rows{found:11.2e}", flush=True)
+                if product.added is None:
+                    continue
+                residual = normal(rows, out)
+                total = expected + residual.double()
+                found = error(product.added(x, weight, residual), total)
+                good &= found < 5e-3
+                print(f"  {name:<10}{label + ', added':<14}{rows:>7} rows{found:11.2e}", flush=True)
         good &= print_gated_errors(products, rows)
     return good
 

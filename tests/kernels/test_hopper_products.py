@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
@@ -11,15 +12,21 @@ from torch import Tensor
 
 from covey.errors import ModelError
 from covey.kernels.base import Activation, Weight
+from covey.kernels.reference import ReferenceKernels
 
 pytest.importorskip("triton", reason="Triton has no build for this platform")
 
 from covey.kernels.hopper import compiler, gemm
+from covey.kernels.hopper.kernels import HopperKernels
 from kernels import interpreted
 
 
 def multiply(x: Activation, weight: Weight) -> Tensor:
     return interpreted.widened(x, weight).to(torch.bfloat16)
+
+
+def added(x: Activation, weight: Weight, residual: Tensor) -> Tensor:
+    return residual.add_(multiply(x, weight))
 
 
 def gated(x: Activation, weight: Weight) -> Activation:
@@ -34,9 +41,10 @@ def times(x: Activation, factor: float) -> Activation:
     return Activation(x.values, x.scales * factor)
 
 
-RIGHT = gemm.Products(multiply, gated)
+RIGHT = gemm.Products(multiply, gated, added)
 WRONG = {
     "product": replace(RIGHT, multiply=lambda x, w: multiply(x, w) * 1.01),
+    "sum": replace(RIGHT, added=lambda x, w, residual: added(x, w, residual) * 1.01),
     "scales": replace(RIGHT, gated=lambda x, w: times(gated(x, w), 1.01)),
     "unwritten": replace(RIGHT, multiply=lambda x, w: multiply(x, w) * float("nan")),
     "values": replace(
@@ -96,6 +104,53 @@ def test_a_gated_product_of_two_steps_is_the_gate_of_the_product(
     assert found.scales is not None
     wide = found.values * found.scales.repeat_interleave(128, 1)
     torch.testing.assert_close(wide, gate * gate.sigmoid() * up, rtol=1e-5, atol=1e-5)
+
+
+def operands() -> tuple[Activation, Weight, Tensor]:
+    torch.manual_seed(1)
+    x = Activation(torch.randn(5, 256), torch.rand(5, 2) + 0.5)
+    weight = Weight(torch.randn(512, 256), (torch.rand(4, 2) + 0.5) * 0.05)
+    return x, weight, torch.randn(5, 512).to(torch.bfloat16)
+
+
+def kernels(products: gemm.Products) -> HopperKernels:
+    shape = interpreted.geometry(2, 1, 128)
+    return HopperKernels(shape, interpreted.CPU, torch.bfloat16, True, products, interpreted.dense)
+
+
+def test_a_product_of_the_residual_stream_is_added_where_it_lies() -> None:
+    x, weight, residual = operands()
+    expected = residual + multiply(x, weight)
+    total, rest = kernels(RIGHT).project(x, weight, residual)
+    assert rest is None and total is residual and torch.equal(total, expected)
+
+
+def test_products_that_cannot_add_leave_that_to_the_norm() -> None:
+    x, weight, residual = operands()
+    before = residual.clone()
+    total, rest = kernels(replace(RIGHT, added=None)).project(x, weight, residual)
+    assert total is residual and torch.equal(residual, before)
+    assert rest is not None and torch.equal(rest, multiply(x, weight))
+
+
+def test_weights_without_scales_reach_no_fp8_product() -> None:
+    refused = gemm.Products(_refuse, _refuse, _refuse)
+    shape = interpreted.geometry(2, 1, 128)
+    ours = HopperKernels(shape, interpreted.CPU, torch.float32, False, refused, interpreted.dense)
+    plain = ReferenceKernels(shape, interpreted.CPU, torch.float32)
+    torch.manual_seed(2)
+    x, weight = Activation(torch.randn(3, 64)), Weight(torch.randn(256, 64))
+    torch.testing.assert_close(ours.linear(x, weight), x.values @ weight.values.T)
+    torch.testing.assert_close(ours.gated(x, weight).values, plain.gated(x, weight).values)
+    residual = torch.randn(3, 256)
+    for kernels_of in (ours, plain):
+        total, rest = kernels_of.project(x, weight, residual)
+        assert total is residual and rest is not None
+        torch.testing.assert_close(rest, x.values @ weight.values.T)
+
+
+def _refuse(*_: object) -> NoReturn:
+    raise AssertionError("an FP8 product was called")
 
 
 class Compiler:

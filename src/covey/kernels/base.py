@@ -171,6 +171,21 @@ class Kernels(Protocol[Plan]):
         """x @ weight.T: (n, in) by (out, in) gives (n, out)."""
         ...
 
+    def project(
+        self, x: Activation, weight: Weight, residual: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """A product that belongs to the residual stream.
+
+        Args:
+            x, weight: as for `linear`.
+            residual: (n, out); may be overwritten.
+
+        Returns:
+            what `norm` and `logits` add up: the residual and the product, or their sum, rounded
+            after each, and None.
+        """
+        ...
+
     def attend(
         self,
         q: Tensor,

@@ -123,6 +123,12 @@ class ReferenceKernels:
             return F.linear(x.values, weight.values)
         return F.linear(_widen_rows(x), _widen_blocks(weight)).to(self.dtype)
 
+    def project(
+        self, x: Activation, weight: Weight, residual: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """See `Kernels.project`."""
+        return residual, self.linear(x, weight)
+
     def attend(
         self,
         q: Tensor,

@@ -100,7 +100,7 @@ class DenseModel(Generic[Plan]):
         delta: Tensor | None,
         plan: Plan,
         kv: KvLayer | None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | None]:
         """One layer over the rows of a plan; keys and values are those of all rows."""
         kernels, spec = self._kernels, self.spec
         residual, x = kernels.norm(residual, delta, layer.attention_norm)
@@ -115,9 +115,9 @@ class DenseModel(Generic[Plan]):
         k, v = keys_values.view(-1, 2, spec.kv_heads, spec.d_head).unbind(1)
         q = q.view(-1, spec.heads, spec.d_head)
         attended = kernels.attend(q, k, layer.qk_norms, v, plan, kv)
-        delta = kernels.linear(attended, layer.output)
+        residual, delta = kernels.project(attended, layer.output, residual)
         residual, x = kernels.norm(residual, delta, layer.mlp_norm)
-        return residual, kernels.linear(kernels.gated(x, layer.gate_up), layer.down)
+        return kernels.project(kernels.gated(x, layer.gate_up), layer.down, residual)
 
 
 def _uploaded(chunk: Chunk, device: torch.device) -> Tensor:

@@ -34,10 +34,12 @@ class Products:
     Attributes:
         multiply: x @ weight.T, (n, out) BF16.
         gated: silu(gate) * up of x and a weight that is gate above up, (n, out / 2) in FP8.
+        added: the product added to a (n, out) BF16 where that lies, or None.
     """
 
     multiply: Callable[[Activation, Weight], Tensor]
     gated: Callable[[Activation, Weight], Activation]
+    added: Callable[[Activation, Weight, Tensor], Tensor] | None = None
 
 
 def choose_products(device: torch.device) -> tuple[Products, str]:
@@ -66,7 +68,7 @@ def own_products(device: torch.device) -> Products:
     from covey.kernels.hopper.product import load_products
 
     loaded = load_products(device)
-    return Products(loaded.product, loaded.gated)
+    return Products(loaded.product, loaded.gated, loaded.added)
 
 
 def torch_products(_: torch.device) -> Products:
@@ -121,6 +123,12 @@ def _trial(products: Products, device: torch.device) -> float | None:
     error = _error(products.multiply(left, right), expected)
     if not error < _TOLERANCE:
         return error
+    if products.added is not None:
+        residual = torch.randn(rows, columns, device=device, generator=draw).to(torch.bfloat16)
+        total = expected + residual.double()
+        error = _error(products.added(left, right, residual), total)
+        if not error < _TOLERANCE:
+            return error
     gate_half, up = expected.chunk(2, 1)
     activated = gate_half * gate_half.sigmoid() * up
     found = products.gated(left, right)

@@ -115,6 +115,14 @@ class HopperKernels:
             return F.linear(x.values, weight.values)
         return self._products.multiply(x, weight)
 
+    def project(
+        self, x: Activation, weight: Weight, residual: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """See `Kernels.project`."""
+        if weight.scales is None or self._products.added is None:
+            return residual, self.linear(x, weight)
+        return self._products.added(x, weight, residual), None
+
     def attend(
         self,
         q: Tensor,

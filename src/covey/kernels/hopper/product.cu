@@ -6,6 +6,7 @@
 //   b scales  (columns / 128, groups) float32 a factor a block
 //
 //   product:  out (rows, columns) BF16 = a b^T
+//   added:    the same, rounded to BF16 and added to what out holds
 //   gated:    b is two matrices, gate above up, of `columns` rows each;
 //             out (rows, columns) e4m3 with a factor a row and group = silu(gate) * up
 //
@@ -79,11 +80,14 @@ struct Turn {
     }
 };
 
+enum Kind { PRODUCT, ADDED, GATED };
+
 // ---------------------------------------------------------------- roles
 
+template <Kind KIND>
 __device__ __forceinline__ void produce(
-    const TensorMap* a, const TensorMap* a_scales, const TensorMap* b, u32 base, Tiles tiles,
-    u32 groups, u32 second_strip, u32 strip_step) {
+    const TensorMap* a, const TensorMap* a_scales, const TensorMap* b, const TensorMap* old,
+    u32 base, Tiles tiles, u32 groups, u32 second_strip, u32 strip_step) {
     Turn turn;
     u32 rank = CLUSTER == 1 ? 0 : cluster_rank();
     for (u32 tile = blockIdx.x / CLUSTER; tile < tiles.count(); tile += gridDim.x / CLUSTER) {
@@ -106,6 +110,9 @@ __device__ __forceinline__ void produce(
                 fetch_for_all(b, strip + TILE_BYTES, full, group * TILE, first + second_strip,
                               CLUSTER);
             }
+            // Soon the tile is finished and added to this. A word holds two columns.
+            if (KIND == ADDED && group + 1 == groups)
+                prefetch(old, column_block * strip_step / 2, row);
         }
     }
 }
@@ -173,14 +180,33 @@ __device__ __forceinline__ void accumulate(
     }
 }
 
-// Write 16 rows of 128 bytes from a warp's own memory; `to` is the first row's place.
-__device__ __forceinline__ void write_rows(u32 store, u8* to, u64 pitch, u32 rows, u32 lane) {
+// A lane's share of 16 rows of 128 bytes: 16 bytes of each fourth row.
+struct Share {
+    uint4 of[4];
+};
+
+__device__ __forceinline__ void read_rows(
+    Share& share, const u8* from, u64 pitch, u32 rows, u32 lane) {
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        u32 row = i * 4 + lane / 8;
+        share.of[i] = {0, 0, 0, 0};
+        if (row < rows)
+            share.of[i] = *reinterpret_cast<const uint4*>(from + row * pitch + lane % 8 * 16);
+    }
+}
+
+// Write 16 rows from a warp's own memory, or their sum with `old`; `to` is the first's place.
+template <bool ADD>
+__device__ __forceinline__ void write_rows(
+    u32 store, u8* to, u64 pitch, u32 rows, u32 lane, const Share& old) {
     u32 chunk = lane % 8;
     __syncwarp();
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
         u32 row = i * 4 + lane / 8;
         uint4 x = load_shared(store + row * 128 + ((chunk ^ (row & 7)) << 4));
+        if (ADD) x = add_bf16(x, old.of[i]);
         if (row < rows) *reinterpret_cast<uint4*>(to + row * pitch + chunk * 16) = x;
     }
     __syncwarp();
@@ -227,13 +253,21 @@ __device__ __forceinline__ void finish_gated(
         store_shared(at, __byte_perm(mine, __shfl_xor_sync(~0u, mine, 1), order));
         store_shared(at + 1024, __byte_perm(below, __shfl_xor_sync(~0u, below, 1), order));
     }
-    write_rows(store, out, pitch, rows, lane);
+    write_rows<false>(store, out, pitch, rows, lane, Share{});
 }
 
-// Both strips in BF16, or the first alone, 64 columns at a time.
+// Both strips in BF16, or the first alone, 64 columns at a time; added to what is there
+// where ADD. What is there is read two steps ahead, as registers become free.
+template <bool ADD>
 __device__ __forceinline__ void finish_product(
     float (&sums)[2][64], u32 store, u8* out, u64 pitch, u32 rows, u32 lane, bool both) {
+    constexpr u32 AHEAD = 2;
     u32 row = lane / 4, column = lane % 4;
+    Share old[4] = {};
+    if (ADD) {
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; ++i) read_rows(old[i], out + i * 128, pitch, rows, lane);
+    }
 #pragma unroll
     for (u32 quarter = 0; quarter < 4; ++quarter) {
         if (quarter >= 2 && !both) break;
@@ -244,11 +278,11 @@ __device__ __forceinline__ void finish_product(
             store_shared(at, pack_bf16(x[0], x[1]));
             store_shared(at + 1024, pack_bf16(x[2], x[3]));
         }
-        write_rows(store, out + quarter * 128, pitch, rows, lane);
+        if (ADD && quarter + AHEAD < 4 && both)
+            read_rows(old[quarter + AHEAD], out + (quarter + AHEAD) * 128, pitch, rows, lane);
+        write_rows<ADD>(store, out + quarter * 128, pitch, rows, lane, old[quarter]);
     }
 }
-
-enum Kind { PRODUCT, GATED };
 
 template <Kind KIND>
 __device__ __forceinline__ void consume(
@@ -286,15 +320,16 @@ __device__ __forceinline__ void consume(
                          scales + u64(column / TILE) * scales_pitch + row, left, lane);
         } else {
             u8* to = out + (u64(row) * columns + column) * 2;
-            finish_product(sums, store, to, u64(columns) * 2, left, lane, whole);
+            finish_product<KIND == ADDED>(sums, store, to, u64(columns) * 2, left, lane, whole);
         }
     }
 }
 
 template <Kind KIND>
 __device__ __forceinline__ void run(
-    const TensorMap* a, const TensorMap* a_scales, const TensorMap* b, const float* b_scales,
-    u8* out, float* scales, u32 scales_pitch, u32 rows, u32 columns, u32 groups, u32 band) {
+    const TensorMap* a, const TensorMap* a_scales, const TensorMap* b, const TensorMap* old,
+    const float* b_scales, u8* out, float* scales, u32 scales_pitch, u32 rows, u32 columns,
+    u32 groups, u32 band) {
     extern __shared__ u8 memory[];
     u32 base = (u32(__cvta_generic_to_shared(memory)) + 1023) & ~1023u;
     u32 strip_step = KIND == GATED ? TILE : 2 * TILE;
@@ -313,7 +348,7 @@ __device__ __forceinline__ void run(
     if (threadIdx.x >= WARPS * 32) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == WARPS * 32)
-            produce(a, a_scales, b, base, tiles, groups, second_strip, strip_step);
+            produce<KIND>(a, a_scales, b, old, base, tiles, groups, second_strip, strip_step);
         __syncwarp();
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
@@ -324,14 +359,17 @@ __device__ __forceinline__ void run(
     if (CLUSTER > 1) cluster_sync();
 }
 
+// `old` describes `out` in words of 4 bytes.
 #define KERNEL(name, kind) \
     extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(CLUSTER, 1, 1) name( \
         const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap a_scales, \
-        const __grid_constant__ TensorMap b, const float* b_scales, u8* out, float* scales, \
-        u32 scales_pitch, u32 rows, u32 columns, u32 groups, u32 band) { \
-        run<kind>(&a, &a_scales, &b, b_scales, out, scales, scales_pitch, rows, columns, groups, \
-                  band); \
+        const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap old, \
+        const float* b_scales, u8* out, float* scales, u32 scales_pitch, u32 rows, \
+        u32 columns, u32 groups, u32 band) { \
+        run<kind>(&a, &a_scales, &b, &old, b_scales, out, scales, scales_pitch, rows, columns, \
+                  groups, band); \
     }
 
 KERNEL(fp8_gemm, PRODUCT)
+KERNEL(fp8_gemm_added, ADDED)
 KERNEL(fp8_gemm_gated, GATED)

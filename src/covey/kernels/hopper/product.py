@@ -60,6 +60,7 @@ class Fp8Products:
         torch.cuda.synchronize(device)  # makes the device's context current
         self._module = driver.load(code)
         self._product = driver.Function(self._module, "fp8_gemm", _SHARED)
+        self._added = driver.Function(self._module, "fp8_gemm_added", _SHARED)
         self._gated = driver.Function(self._module, "fp8_gemm_gated", _SHARED)
         self._device = device.index or 0
         self._blocks = torch.cuda.get_device_properties(device).multi_processor_count
@@ -77,6 +78,25 @@ class Fp8Products:
             strips = -(-columns // (2 * _TILE))
             self._launch(self._product, x, weight, out, None, strips)
         return out
+
+    def added(self, x: Activation, weight: Weight, residual: Tensor) -> Tensor:
+        """The product, rounded to BF16, added to `residual` (n, out) BF16 where it lies.
+
+        Raises:
+            RunError: a shape or stride that the kernel cannot read.
+        """
+        shape = len(x.values), len(weight.values)
+        require(
+            residual.shape == shape
+            and residual.is_contiguous()
+            and residual.dtype is torch.bfloat16,
+            "added",
+            f"residual is {tuple(residual.shape)} {residual.dtype}, {shape} BF16 is needed",
+        )
+        if shape[0]:
+            strips = -(-shape[1] // (2 * _TILE))
+            self._launch(self._added, x, weight, residual, None, strips)
+        return residual
 
     def gated(self, x: Activation, weight: Weight) -> Activation:
         """silu(gate) * up of (n, in) by (2 * ffn, in), gate above up: (n, ffn) in FP8.
@@ -114,10 +134,12 @@ class Fp8Products:
             require(matrix.is_contiguous(), "product", f"{name} is not contiguous")
         groups, pitch = width // GROUP, scales.stride(1) * 4
         high, part = _TILE * _CLUSTER, _TILE // _CLUSTER
+        words = out.shape[1] * out.element_size() // 4
         maps = (
             self._map(x.values.data_ptr(), rows, width, width, (_TILE, GROUP)),
             self._map(scales.data_ptr(), groups, rows, pitch, (1, _TILE), True),
             self._map(weight.values.data_ptr(), len(weight.values), width, width, (part, GROUP)),
+            self._map(out.data_ptr(), rows, words, 4 * words, (_TILE, _TILE), True),
         )
         tiles = -(-rows // high) * column_blocks
         function.launch(

@@ -78,6 +78,13 @@ __device__ __forceinline__ void fetch_for_all(
         : "memory");
 }
 
+// Bring a box into the L2 cache.
+__device__ __forceinline__ void prefetch(const TensorMap* map, u32 column, u32 row) {
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map),
+                 "r"(column), "r"(row)
+                 : "memory");
+}
+
 // ---------------------------------------------------------------- tensor cores
 
 // 128-byte rows, swizzled in groups of eight: the layout that the bulk copies write.
@@ -165,6 +172,16 @@ __device__ __forceinline__ u32 pack_bf16(float low, float high) {
     u32 packed;
     asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(packed) : "f"(low), "f"(high));
     return packed;
+}
+
+__device__ __forceinline__ u32 add_bf16(u32 x, u32 y) {
+    u32 sum;
+    asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(sum) : "r"(x), "r"(y));
+    return sum;
+}
+
+__device__ __forceinline__ uint4 add_bf16(uint4 x, uint4 y) {
+    return {add_bf16(x.x, y.x), add_bf16(x.y, y.y), add_bf16(x.z, y.z), add_bf16(x.w, y.w)};
 }
 
 __device__ __forceinline__ void store_shared(u32 at, u32 x) {
