@@ -5,8 +5,9 @@
     weight    (out, in) e4m3         blocks of 128 x 128 scaled
     w scales  (out / 128, in / 128)  float32, contiguous
 
-`product` gives (n, out) BF16; `gated` takes gate above up and gives silu(gate) * up as an
-activation. Sums are float32; gate and up are not rounded before they are multiplied.
+`product` gives (n, out) BF16; `added` adds that to the residual stream; `gated` takes gate
+above up and gives silu(gate) * up as an activation. Sums are float32; gate and up are not
+rounded before they are multiplied.
 """
 
 from __future__ import annotations
@@ -46,23 +47,24 @@ def load_products(device: torch.device) -> Fp8Products:
 
 
 class Fp8Products:
-    """Both products on one GPU.
+    """The products on one GPU.
 
     Args:
         code: machine code of `product.cu`.
-        device: the GPU, which is torch's current one.
+        device: the GPU; it must be torch's current one whenever a product is taken.
 
     Raises:
         RunError: the driver refuses the code.
     """
 
     def __init__(self, code: bytes, device: torch.device) -> None:
-        torch.cuda.synchronize(device)  # makes the device's context current
-        self._module = driver.load(code)
-        self._product = driver.Function(self._module, "fp8_gemm", _SHARED)
-        self._added = driver.Function(self._module, "fp8_gemm_added", _SHARED)
-        self._gated = driver.Function(self._module, "fp8_gemm_gated", _SHARED)
-        self._device = device.index or 0
+        with torch.cuda.device(device):
+            torch.cuda.synchronize()  # makes the device's context current
+            module = driver.load(code)
+            self._device = torch.cuda.current_device()
+        self._product = driver.Function(module, "fp8_gemm", _SHARED)
+        self._added = driver.Function(module, "fp8_gemm_added", _SHARED)
+        self._gated = driver.Function(module, "fp8_gemm_gated", _SHARED)
         self._blocks = torch.cuda.get_device_properties(device).multi_processor_count
         self._map = lru_cache(maxsize=4096)(driver.TensorMap)
 
