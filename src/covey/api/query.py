@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -63,6 +64,8 @@ class Query:
         self._budget = budget
         self._explained: list[Explained] = []
         self._reports: list[Report] = []
+        # Kept from `batches` to a run: nothing is asked twice.
+        self._asked = Answers(), DocumentStore()
         self._result: pa.Table | None = None
         self._report: Report | None = None
         tokens = read_tokens(text)
@@ -183,7 +186,7 @@ class Query:
         return self
 
     def _run(self, forecast: bool = False) -> None:
-        answers, documents = Answers(), DocumentStore()
+        answers, documents = self._asked
         reports: list[Report] = []
         result: pa.Table | None = None
         forecasts: list[Explained] = []
@@ -201,6 +204,7 @@ class Query:
             self._explained = forecasts
         self._reports = reports
         self._result = result
+        self._asked = Answers(), DocumentStore()
         self._report = reports[0] if len(reports) == 1 else joined(reports)
 
     def _watch(self) -> BudgetWatch | None:
@@ -210,6 +214,30 @@ class Query:
         price = connection.hourly if self._budget.max_cost is not None else None
         return BudgetWatch(self._budget, price, kept=connection.store is not None)
 
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows of the result in Arrow batches, the whole of which is never held.
+
+        Everything is asked before the first batch, and the report is ready with it. Until
+        the last batch, or `close` of the iterator, the connection runs nothing else. A
+        result that is there already is given batch by batch.
+
+        Raises:
+            as `run`, before the first batch.
+        """
+        if self._result is not None:
+            yield from self._result.to_batches()
+            return
+        with self._connection.lock:
+            last = len(self._statements) - 1
+            answers, documents = self._asked
+            watch = self._watch()
+            reports = [
+                self._statement(number).run(answers, documents, watch)[1] for number in range(last)
+            ]
+            report, rows = self._statement(last).batches(answers, documents, watch)
+            self._report = joined([*reports, report]) if reports else report
+            yield from rows
+
     @property
     def columns(self) -> list[str]:
         """Names of the result's columns; runs the query."""
@@ -218,7 +246,8 @@ class Query:
     @property
     def report(self) -> Report:
         """What the run did; runs the query."""
-        self.run()
+        if self._report is None:
+            self.run()
         if self._report is None:
             raise RunError("The query has no report.")
         return self._report

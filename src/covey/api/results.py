@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -42,6 +43,10 @@ class Results(ABC):
     def arrow(self) -> pa.Table:
         """The result as an Arrow table."""
         return self.query().arrow()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """See `Query.batches`."""
+        return self.query().batches()
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """The result as Python tuples."""

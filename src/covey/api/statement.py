@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
 
 from covey.api.forecast import Explained, explained
 from covey.api.planning import Planning, Schema, failures
-from covey.errors import InputError, QueryError, UnsupportedError
+from covey.errors import InputError, QueryError, RunError, UnsupportedError
 from covey.execution.answers import Answers
 from covey.execution.ask import Asker
 from covey.execution.bridge import Relations
@@ -84,39 +84,76 @@ class Statement:
             ModelError: the model cannot be loaded.
             RunError: the run failed.
         """
-        connection = self._planning.connection
         planned = self._planning.planned(self._expanded, answers, documents)
-        interrupts = Interrupts(connection.duckdb.interrupt)
-        with planned as (plan, lookups), failures(), interrupts:
-            relations = Relations(connection.duckdb)
-            report = Report(
-                operators=[
-                    OperatorReport(
-                        plan.sql[slice(*call.span)], plan.on_demand.get(call.index, "planned")
-                    )
-                    for call in plan.calls
-                ]
-            )
-            if not plan.calls:
-                started = time.perf_counter()
-                table = relations.table(plan.final)
-                report.rows, report.seconds = table.num_rows, time.perf_counter() - started
-                return table, report
-            progress = connection.new_progress()
+        with (
+            planned as (plan, lookups),
+            failures(),
+            self._asking(plan, lookups, answers, documents, watch) as (runner, report),
+        ):
+            return runner.run(), report
+
+    def batches(
+        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
+    ) -> tuple[Report, Iterator[pa.RecordBatch]]:
+        """Run it; the rows of its result come when they are asked for, as `run`.
+
+        What it holds is held until the iterator ends or is closed.
+        """
+        rows = self._batches(answers, documents, watch)
+        report = next(rows)
+        if not isinstance(report, Report):
+            raise RunError("The query has no report.")
+        return report, (row for row in rows if isinstance(row, pa.RecordBatch))
+
+    def _batches(
+        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None
+    ) -> Iterator[Report | pa.RecordBatch]:
+        """The report, when everything is asked, then the rows."""
+        planned = self._planning.planned(self._expanded, answers, documents)
+        with planned as (plan, lookups), failures():
+            with self._asking(plan, lookups, answers, documents, watch) as (runner, report):
+                if plan.effects:
+                    table = runner.run()
+                else:
+                    runner.prepare()
+            yield report
+            yield from table.to_batches() if plan.effects else runner.batches()
+
+    @contextmanager
+    def _asking(
+        self,
+        plan: PhysicalPlan,
+        lookups: Lookups,
+        answers: Answers,
+        documents: DocumentStore,
+        watch: BudgetWatch | None,
+    ) -> Iterator[tuple[Runner, Report]]:
+        """What runs the plan, and the report it writes; in the block the model may be asked."""
+        connection = self._planning.connection
+        report = Report(
+            operators=[
+                OperatorReport(
+                    plan.sql[slice(*call.span)], plan.on_demand.get(call.index, "planned")
+                )
+                for call in plan.calls
+            ]
+        )
+        with Interrupts(connection.duckdb.interrupt) as interrupts:
             asker = Asker(
                 connection.engine,
                 documents,
                 answers,
                 report,
-                progress,
+                connection.new_progress(),
                 interrupts,
                 connection.store,
                 watch,
             )
             with asker:
+                relations = Relations(connection.duckdb)
                 chooser = OrderChooser(plan.calls, connection.outlook)
                 runner = Runner(plan, relations, lookups, asker, documents, report, chooser)
-                return runner.run(), report
+                yield runner, report
 
     def _planned(self) -> AbstractContextManager[tuple[PhysicalPlan, Lookups]]:
         """The plan alone: nothing is asked."""

@@ -18,6 +18,9 @@ from covey.sql.text import quote_name
 
 Ints = npt.NDArray[np.int64]
 
+# Rows of a batch of a result.
+ROWS_A_BATCH = 100_000
+
 
 class Attempt:
     """Whether the work of a transaction is kept."""
@@ -139,6 +142,21 @@ class Relations:
         """The result of a query."""
         relation = self._connection.sql(query)
         return pa.table({}) if relation is None else relation.to_arrow_table()
+
+    def batches(self, query: str) -> Iterator[pa.RecordBatch]:
+        """The result of a query, some rows at a time; the connection is busy meanwhile."""
+        relation = self._connection.sql(query)
+        if relation is not None:
+            reader = relation.to_arrow_reader(ROWS_A_BATCH)
+            try:
+                yield from reader
+            finally:
+                reader.close()
+
+    def drain(self, query: str) -> None:
+        """Run a query for what its look-ups want; its rows are let go."""
+        for _ in self.batches(query):
+            pass
 
     @contextmanager
     def attempt(self) -> Iterator[Attempt]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 
 import pyarrow as pa
 
+from covey.errors import RunError
 from covey.execution.ask import Asker
 from covey.execution.bridge import Relations
 from covey.execution.flow import FlowRunner
@@ -56,12 +58,44 @@ class Runner:
             RunError: DuckDB failed, or a limit of the query was passed.
         """
         started = time.perf_counter()
-        for step in self._plan.steps:
-            self._step(step)
+        self._take_steps()
         result = self._finish()
         self._report.rows = result.num_rows
         self._report.seconds = time.perf_counter() - started - self._report.load_seconds
         return result
+
+    def prepare(self) -> None:
+        """Ask all that a query needs, so that `batches` asks nothing.
+
+        Raises:
+            RunError: as `run`.
+        """
+        started = time.perf_counter()
+        self._take_steps()
+        if self._plan.on_demand:
+            self._steps.complete(partial(self._relations.drain, self._plan.final))
+        self._asker.check()
+        self._report.seconds = time.perf_counter() - started - self._report.load_seconds
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows of a prepared query, which are never held all at once.
+
+        Raises:
+            RunError: a row lacks an answer: the query draws others every time it runs.
+        """
+        for batch in self._relations.batches(self._plan.final):
+            # What a look-up notes it has noted before its rows are here.
+            if any(True for _ in self._lookups.take_missing(self._plan.calls)):
+                raise RunError(
+                    "The query draws other rows every time it runs, by random() or a sample. "
+                    "Store that part first, CREATE TEMP TABLE … AS SELECT …, and query the table."
+                )
+            self._report.rows += batch.num_rows
+            yield batch
+
+    def _take_steps(self) -> None:
+        for step in self._plan.steps:
+            self._step(step)
 
     def _step(self, step: Step) -> None:
         if isinstance(step, Load):
@@ -79,12 +113,15 @@ class Runner:
 
     def _finish(self) -> pa.Table:
         plan = self._plan
+        if not plan.calls:
+            # Some statements must not run inside a transaction.
+            return self._relations.table(plan.final)
         if not plan.effects:
             table = self._steps.complete(partial(self._relations.table, plan.final))
             self._asker.check()
             return table
         if plan.rehearsal is not None:
-            self._steps.complete(partial(self._relations.table, plan.rehearsal))
+            self._steps.complete(partial(self._relations.drain, plan.rehearsal))
             self._asker.check()
             return self._relations.table(plan.final)
         while True:
