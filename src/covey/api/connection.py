@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import sys
 import threading
+import weakref
+from collections.abc import Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self
 
 import duckdb
 
+from covey.api.access import Access, open_database, read_access
 from covey.api.builder import Builder
 from covey.api.forecast import read_price
 from covey.api.models import model_source
@@ -37,6 +41,9 @@ def connect(
     progress: Shown = None,
     dialect: str | None = None,
     cache: bool | str | PathLike[str] | CacheOptions = True,
+    allow: Sequence[str | PathLike[str]] | None = None,
+    read_only: bool = False,
+    extensions: bool = False,
     price_per_hour: float | None = None,
     max_calls: int | None = None,
     max_tokens: int | None = None,
@@ -51,14 +58,13 @@ def connect(
             default of this machine.
         database: a DuckDB database file; in memory unless given.
         progress: show how far a query is; None does so on a terminal and in a notebook, True
-            also elsewhere, a line now and then; "plain" always in lines, "json" as events,
-            an object a line, both on standard error.
+            also elsewhere, in a line now and then, as "plain" always; "json" writes events.
         dialect: "snowflake" or "bigquery" accepts only that vendor's spelling of AI
             functions; None accepts both, also side by side. Other SQL is always DuckDB's.
-        cache: whether answers are kept between runs, so that a query that ran before, or
-            was stopped half-way, asks only what is new. True keeps them in the folder that
-            `COVEY_CACHE` names or the platform's, a path in a folder of yours, and
-            `covey.CacheOptions` also sets limits. See `covey cache`.
+        cache: whether answers are kept between runs, so that only what is new is asked:
+            True in the folder that `COVEY_CACHE` names or the platform's, a path there, and
+            `covey.CacheOptions` within limits. See `covey cache`.
+        allow, read_only, extensions: what SQL may reach; see `covey.api.access.Access`.
         price_per_hour: US dollars an hour of the device; None takes the environment's
             COVEY_PRICE_PER_HOUR, else a usual price.
         max_calls, max_tokens, max_seconds, max_cost: the budget of every query: model
@@ -66,8 +72,8 @@ def connect(
             more is refused before it runs, one that does is stopped.
 
     Raises:
-        InputError: the database cannot be opened, there is no such dialect, the cache is no
-            folder, or a limit is no number.
+        InputError: the database cannot be opened, `allow` names no file, there is no such
+            dialect, the cache is no folder, or a limit is no number.
         ModelError: there is no such model.
     """
     options = cache_options(cache)
@@ -79,6 +85,7 @@ def connect(
         None if options is None else AnswerStore(options),
         read_price(price_per_hour),
         Budget(max_calls, max_tokens, max_seconds, max_cost),
+        read_access(allow, read_only, extensions),
     )
 
 
@@ -97,14 +104,12 @@ class Connection:
         store: AnswerStore | None = None,
         price: float | None = None,
         budget: Budget = NO_BUDGET,
+        access: Access | None = None,
     ) -> None:
-        try:
-            self._duckdb = duckdb.connect(str(database))
-        except duckdb.Error as error:
-            raise InputError(f"The database {database} cannot be opened: {error}") from None
-        self._duckdb.execute("SET errors_as_json = true")
-        # Otherwise a table name could be read as a variable of Covey's own code.
-        self._duckdb.execute("SET python_enable_replacements = false")
+        access = access or Access()
+        self._duckdb, folder = open_database(database, access)
+        self._delete_files = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.access = access
         self._closed = False
         self._model = model
         self._engine: Engine | None = None
@@ -230,6 +235,7 @@ class Connection:
         self._engine = None
         self._closed = True
         self._duckdb.close()
+        self._delete_files()
 
     def __enter__(self) -> Self:
         return self

@@ -51,6 +51,15 @@ def is_query(tokens: TokenList) -> bool:
     return start.word in (*QUERY_STARTS, "PIVOT", "UNPIVOT", "SUMMARIZE")
 
 
+def only_reads(tokens: TokenList) -> bool:
+    """Whether the statement is a query, or shows what there is: SHOW, DESCRIBE, EXPLAIN."""
+    first = tokens[0].word
+    if first == "EXPLAIN":
+        # EXPLAIN ANALYZE runs the statement.
+        return tokens[1].word not in ("ANALYZE", "ANALYSE") and not tokens.is_open(1)
+    return first in ("SHOW", "DESCRIBE", "DESC") or is_query(tokens)
+
+
 def changes_rows(tokens: TokenList) -> bool:
     """Whether the statement is INSERT, UPDATE, DELETE or MERGE, perhaps behind WITH."""
     if not len(tokens) or tokens[0].word not in (*_CHANGES, "WITH"):
