@@ -17,7 +17,7 @@ TWO = f"{ASK} AND AI.IF(PROMPT('Short? {{0}}', body))"
 
 
 def connect(**limits: float) -> tuple[covey.Connection, PlantedModel]:
-    model = PlantedModel(lambda question, documents: 0.9)
+    model = PlantedModel(lambda question, documents: 0.9, fingerprint="nine")
     con = covey.connect(model=model, progress=False, **limits)  # type: ignore[arg-type]
     con.register("t", pa.table({"body": [f"text {i}" for i in range(40)]}))
     return con, model
@@ -60,7 +60,7 @@ def test_a_query_has_its_own_budget_or_the_connections() -> None:
     con, _ = connect(max_calls=10)
     assert con.sql(ASK, max_calls=100).fetchall() == [(40,)]
     with pytest.raises(BudgetError):
-        con.sql(ASK, max_tokens=100_000).run()
+        con.sql(TWO, max_tokens=100_000).run()
 
 
 def test_nothing_but_runs_is_refused() -> None:
@@ -113,3 +113,30 @@ def test_the_price_is_a_number(monkeypatch) -> None:
     monkeypatch.setenv("COVEY_PRICE_PER_HOUR", "2.5")
     con, _ = connect()
     assert con.hourly == 2.5
+
+
+def test_answers_of_earlier_runs_are_not_counted(cache_folder) -> None:
+    model = PlantedModel(lambda question, documents: 0.9, fingerprint="nine")
+
+    def reconnect(**limits: int) -> covey.Connection:
+        con = covey.connect(model=model, progress=False, **limits)  # type: ignore[arg-type]
+        con.register("t", pa.table({"body": [f"text {i}" for i in range(40)]}))
+        return con
+
+    stopped = reconnect(max_calls=60)
+    with pytest.raises(BudgetError, match="40 prompts were answered, and those answers are kept"):
+        stopped.run(TWO)
+    stopped.close()
+    # 80 calls are above the limit, but 40 of them have their answers.
+    again = reconnect(max_calls=50)
+    assert again.sql(TWO).fetchall() == [(40,)]
+    assert len(model.calls) == 80
+    assert again.sql(TWO).estimate().calls.high == 0
+
+
+def test_pass_rates_are_known_from_answers_of_earlier_runs() -> None:
+    con, _ = connect()
+    con.register("u", pa.table({"body": [f"text {i}" for i in range(50)]}))
+    con.run(ASK)
+    text = con.explain(TWO.replace("FROM t", "FROM u"))
+    assert "    10 prompts of 5 tokens\n    TRUE for about 100% (91% to 100%), by earlier" in text

@@ -227,6 +227,11 @@ class Connection:
             self._engine = self._model.open()
         return self._engine
 
+    @property
+    def loaded(self) -> Engine | None:
+        """The model, if it is loaded."""
+        return self._engine
+
     def new_progress(self) -> Progress:
         return progress_for(sys.stderr, self._show_progress)
 

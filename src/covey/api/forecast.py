@@ -14,12 +14,14 @@ from covey.api.planning import Planning, run_error
 from covey.engine.outlook import ByteMeasure, Outlook
 from covey.errors import InputError, ModelError, RunError
 from covey.execution.answers import Answers
+from covey.execution.dry import Stored
 from covey.execution.dry_run import DryRun
 from covey.execution.lengths import LengthBook
 from covey.execution.lookup import Lookups
 from covey.execution.report import Report
+from covey.execution.store.session import StoredAnswers
 from covey.optimizer.choice import OrderChooser
-from covey.optimizer.estimate import estimate, pass_rates, scenarios
+from covey.optimizer.estimate import estimate, pass_rates, scenarios, with_stored
 from covey.plan.explain import explain, explain_values
 from covey.plan.forecast import Actual, CallActual, DryResult, Forecast, Range
 from covey.plan.nodes import PhysicalPlan
@@ -173,23 +175,36 @@ def _outlook(connection: Connection) -> tuple[Outlook, str | None]:
         return Outlook(ByteMeasure(LAYOUTS[DEFAULT_LAYOUT])), str(error)
 
 
+def _stored(connection: Connection, documents: DocumentStore) -> Stored | None:
+    """Finds answers of earlier runs, once the model is loaded and says which they are."""
+    engine, store = connection.loaded, connection.store
+    if engine is None or store is None or engine.fingerprint is None:
+        return None
+    notes: list[str] = []
+    return StoredAnswers(store, engine.name, engine.fingerprint, documents, notes).find
+
+
 def _forecast(
     connection: Connection,
     plan: PhysicalPlan,
-    known: tuple[Lookups, Answers, DocumentStore],
+    parts: tuple[Lookups, Answers, DocumentStore],
     outlook: Outlook,
     note: str | None,
 ) -> Forecast:
-    lookups, answers, documents = known
+    lookups, answers, documents = parts
     rates = pass_rates(plan.calls)
     lengths = LengthBook(documents, outlook.measure, outlook.shares)
     dry = DryRun(
         plan, connection.duckdb, lookups, answers, documents, lengths, outlook.capacity,
-        OrderChooser(plan.calls, lambda: outlook),
+        OrderChooser(plan.calls, lambda: outlook), _stored(connection, documents),
     )  # fmt: skip
     try:
         with dry:
             results = [dry.run(scenario) for scenario in scenarios(rates)]
+            known = with_stored(rates, results[0])
+            if known != rates:
+                rates = known
+                results = [dry.run(scenario) for scenario in scenarios(rates)]
     except (duckdb.Error, RunError) as error:
         # The run will meet the same, and say so in its place.
         reason = str(run_error(error) if isinstance(error, duckdb.Error) else error)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from covey.api.forecast import LATER, Estimate, Explained
 from covey.api.planning import Planning, Schema
 from covey.api.statement import Statement, make_statement
-from covey.errors import InputError, QueryError, RunError
+from covey.errors import BudgetError, InputError, QueryError, RunError
 from covey.execution.answers import Answers
 from covey.execution.budget import NO_BUDGET, Budget, BudgetWatch
 from covey.execution.report import Report, joined
@@ -197,7 +197,7 @@ class Query:
                 expected = statement.explained()
                 forecasts.append(expected)
                 if statement.asks:
-                    self._budget.refuse(expected.forecast)
+                    self._refuse(statement, expected)
             result, report = statement.run(answers, documents, watch)
             reports.append(report)
         if forecast:
@@ -207,12 +207,24 @@ class Query:
         self._asked = Answers(), DocumentStore()
         self._report = reports[0] if len(reports) == 1 else joined(reports)
 
+    def _refuse(self, statement: Statement, expected: Explained) -> None:
+        """Refuse what cannot keep to the budget, answers of earlier runs not counted."""
+        connection = self._connection
+        try:
+            self._budget.refuse(expected.forecast)
+        except BudgetError:
+            if connection.loaded is not None or connection.store is None:
+                raise
+            # Only the loaded model says which answers are its own.
+            connection.engine()
+            self._budget.refuse(statement.explained().forecast)
+
     def _watch(self) -> BudgetWatch | None:
         connection = self._connection
         if not self._budget.limits:
             return None
         price = connection.hourly if self._budget.max_cost is not None else None
-        return BudgetWatch(self._budget, price, kept=connection.store is not None)
+        return BudgetWatch(self._budget, price)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows of the result in Arrow batches, the whole of which is never held.

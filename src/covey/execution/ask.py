@@ -249,7 +249,7 @@ class Asker:
                     self._report.notes,
                 )
             if self._watch is not None:
-                self._watch.start()
+                self._watch.start(kept=self._stored is not None)
         return self._session
 
     def _keep(self, ticket: _Ticket, answers: EngineAnswers) -> None:

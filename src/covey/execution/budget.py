@@ -80,7 +80,6 @@ class BudgetWatch:
     Args:
         budget: the limits.
         price: US dollars an hour; None where it is not known.
-        kept: whether answers are kept for a later run.
         clock: seconds that only grow; a test gives its own.
     """
 
@@ -88,20 +87,24 @@ class BudgetWatch:
         self,
         budget: Budget,
         price: float | None,
-        kept: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._budget = budget
         self._price = price
-        self._kept = kept
+        self._kept = False
         self._clock = clock
         self._started: float | None = None
         self._calls = 0
         self._answered = 0
         self._tokens = 0
 
-    def start(self) -> None:
-        """The model is loaded and work begins; later calls change nothing."""
+    def start(self, kept: bool = False) -> None:
+        """The model is loaded and work begins, the first time it is told.
+
+        Args:
+            kept: whether answers are kept for a later run.
+        """
+        self._kept = kept
         if self._started is None:
             self._started = self._clock()
 

@@ -6,7 +6,7 @@ A plan that runs with it goes the way of a true run: the same batches, stops and
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from covey.prompts.question import Question, QuestionKind
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+
+# Finds stored answers about (n, arity) documents: (n,) bool and (n, width) scores.
+Stored = Callable[[Question, Ints], tuple[npt.NDArray[np.bool_], Floats]]
 
 # Square roots of primes, whose multiples lie evenly over [0, 1) and independently of one
 # another (Kronecker's sequence): few draws are as even as many random ones.
@@ -36,6 +39,7 @@ class DryAsker:
         lengths: of the documents.
         rates: by index of a call, the share that is drawn TRUE.
         room: tokens whose keys and values can be held at once; None for no bound.
+        stored: finds answers of earlier runs, which are not asked again.
 
     Attributes:
         tallies: by index of a call, what it asked.
@@ -48,7 +52,9 @@ class DryAsker:
         lengths: LengthBook,
         rates: Mapping[int, float],
         room: int | None,
+        stored: Stored | None = None,
     ) -> None:
+        self._stored = stored
         self._answers = answers
         self._lengths = lengths
         self._rates = rates
@@ -70,12 +76,27 @@ class DryAsker:
         """Draw answers at once; see `Asking.submit`."""
         table = self._answers.of(call.question)
         found, _ = table.find(documents)
-        wanted = documents[~found]
+        wanted = self._without_stored(call, documents[~found])
         if len(wanted):
             scores = self._draw(call, wanted)
             table.add(wanted, scores)
             self._count(call, wanted, scores, reads)
         return frozenset()
+
+    def _without_stored(self, call: AICall, wanted: Ints) -> Ints:
+        """Take the answers of earlier runs; return what is left to ask."""
+        if self._stored is None or not len(wanted):
+            return wanted
+        found, scores = self._stored(call.question, wanted)
+        if not found.any():
+            return wanted
+        self._answers.of(call.question).add(wanted[found], scores[found])
+        tally = self.tallies.setdefault(call.index, Tally())
+        tally.stored += int(found.sum())
+        if call.reading is Reading.TRUTH:
+            edge = log_odds(call.options.threshold)
+            tally.stored_true += int((scores[found, 0] > edge).sum())
+        return wanted[~found]
 
     def done(self, tickets: frozenset[int]) -> bool:
         """See `Asking.done`."""

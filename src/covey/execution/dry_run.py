@@ -13,7 +13,7 @@ import duckdb
 
 from covey.execution.answers import Answers
 from covey.execution.bridge import Relations
-from covey.execution.dry import DryAsker
+from covey.execution.dry import DryAsker, Stored
 from covey.execution.flow import FlowRunner
 from covey.execution.lengths import LengthBook
 from covey.execution.lookup import Lookups
@@ -49,6 +49,7 @@ class DryRun:
         lengths: of the documents.
         room: see `DryAsker`.
         chooser: decides orders as it will in the run.
+        stored: see `DryAsker`.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class DryRun:
         lengths: LengthBook,
         room: int | None,
         chooser: Chooser | None = None,
+        stored: Stored | None = None,
     ) -> None:
+        self._stored = stored
         self._chooser = chooser
         self._decisions: list[Decision] = []
         self._plan = plan
@@ -90,7 +93,7 @@ class DryRun:
         """Run all steps once, calls being TRUE at given rates."""
         self._answers.clear()
         self._decisions = []
-        asker = DryAsker(self._answers, self._lengths, rates, self._room)
+        asker = DryAsker(self._answers, self._lengths, rates, self._room, self._stored)
         steps = StepRunner(self._plan.calls, self._relations, self._lookups, asker, self._documents)
         whole = set[str]()
         for step in self._plan.steps:

@@ -53,6 +53,20 @@ def pass_rates(calls: Sequence[AICall]) -> dict[int, PassRate]:
     return rates
 
 
+def with_stored(rates: Mapping[int, PassRate], result: DryResult) -> dict[int, PassRate]:
+    """The pass rates with those that earlier answers tell in the place of unknown ones.
+
+    Args:
+        rates: by index of a call.
+        result: of a dry run.
+    """
+    found = dict(rates)
+    for call, tally in result.tallies.items():
+        if tally.stored and not rates[call].known:
+            found[call] = PassRate.observed(tally.stored_true, tally.stored, "stored")
+    return found
+
+
 def scenarios(rates: Mapping[int, PassRate]) -> list[dict[int, float]]:
     """Pass rates to run with: first the expected ones, then what bounds them."""
     found = [{call: rate.expected for call, rate in rates.items()}]

@@ -230,6 +230,7 @@ class Tally:
         stem_scale: the same for its anchors.
         prompts: distinct prompts.
         true: of them, drawn TRUE.
+        stored, stored_true: answers of earlier runs, and those of them that are TRUE.
         stems: lengths of the anchors that nothing computed before.
         shared: share of their tokens that begin like another anchor.
         reframed: anchors that are there, but not with this call's frame behind them.
@@ -243,6 +244,8 @@ class Tally:
     stem_scale: float = 1.0
     prompts: float = 0.0
     true: float = 0.0
+    stored: int = 0
+    stored_true: int = 0
     stems: Sums = field(default_factory=Sums)
     shared: float = 0.0
     reframed: float = 0.0
