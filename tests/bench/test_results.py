@@ -109,9 +109,11 @@ def test_agreement_is_counted_by_margin(tmp_path: Path) -> None:
 
 def test_two_folders_are_compared(planted: Path, tmp_path: Path) -> None:
     for record in read_records(planted):
-        slower = replace(record.runs[0], seconds=3 * record.runs[0].seconds)
+        run = record.runs[0]
+        write_record(tmp_path, replace(record, runs=[run]))
+        slower = replace(run, seconds=3 * run.seconds)
         write_record(tmp_path, replace(record, engine="peer", runs=[slower]))
-    text = comparison(side(str(planted)), side(f"{tmp_path}:peer"))
+    text = comparison(side(f"{tmp_path}:covey-planted"), side(f"{tmp_path}:peer"))
     assert "Geometric mean of the ratios: 3.00." in text and "| equal |" in text
     with pytest.raises(InputError, match="holds no engine 'x': name one of peer"):
         side(f"{tmp_path}:x")
