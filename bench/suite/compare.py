@@ -21,12 +21,16 @@ class Agreement:
     """How often two models say the same about the same prompts.
 
     Attributes:
-        prompts: prompts that both answered, by bin of `MARGIN_BINS`.
-        equal: those with the same sign of the margin or the same label.
+        prompts: judgements that both gave, by bin of `MARGIN_BINS`.
+        equal: those with the same sign of the margin.
+        labelled: prompts that both gave a label.
+        same_label: those with the same one.
     """
 
     prompts: tuple[int, ...]
     equal: tuple[int, ...]
+    labelled: int
+    same_label: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def comparison(one: Side, other: Side) -> str:
         _times(one.records, other.records, (one.name, other.name)),
     ]
     agreement = agreement_of(_answers(one), _answers(other))
-    if sum(agreement.prompts):
+    if sum(agreement.prompts) + agreement.labelled:
         parts += ["## Agreement of the models' own answers", _agreement_table(agreement)]
     return "\n\n".join(parts)
 
@@ -119,21 +123,30 @@ def agreement_of(one: dict[str, Path], other: dict[str, Path]) -> Agreement:
     """Agreement over all prompts that two engines' answers, by query, have in common."""
     bins = len(MARGIN_BINS)
     prompts, equal = np.zeros(bins, dtype=np.int64), np.zeros(bins, dtype=np.int64)
+    labelled = same_label = 0
     for query, path in one.items():
         mate = other.get(query)
         if mate is None:
             continue
         left, right = _said(path), _said(mate)
         for question in left.keys() & right.keys():
-            margin, same = _matched(left[question], right[question])
+            first, second = _matched(left[question], right[question])
+            if first.shape[1] > 1:
+                labelled += len(first)
+                same_label += int((first[:, 0] == second[:, 0]).sum())
+                continue
+            margin, same = np.abs(first[:, 0]), (first[:, 0] > 0) == (second[:, 0] > 0)
             place = np.digitize(margin, MARGIN_BINS[:-1])
             prompts += np.bincount(place, minlength=bins)
             equal += np.bincount(place[same], minlength=bins)
-    return Agreement(tuple(prompts.tolist()), tuple(equal.tolist()))
+    return Agreement(tuple(prompts.tolist()), tuple(equal.tolist()), labelled, same_label)
 
 
 def _said(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Rows and scores of each question in a file of answers."""
+    """Rows and scores of each question in a file of answers.
+
+    Scores are (n, 1) margins, or (n, 2) a label's number and its log-probability.
+    """
     with np.load(path) as file:
         return {
             str(file[f"question{i}"]): (file[f"rows{i}"], file[f"scores{i}"])
@@ -144,18 +157,14 @@ def _said(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def _matched(
     left: tuple[np.ndarray, np.ndarray], right: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """|margin| of the first engine, and whether the second agrees, for common prompts."""
+    """(n, width) scores of both engines for the prompts that both answered."""
     mates = {tuple(row): i for i, row in enumerate(right[0].tolist())}
     pairs = [(i, mates.get(tuple(row))) for i, row in enumerate(left[0].tolist())]
     own = np.array([i for i, j in pairs if j is not None], dtype=np.int64)
     other = np.array([j for _, j in pairs if j is not None], dtype=np.int64)
     first, second = left[1][own], right[1][other]
     usable = ~(np.isnan(first).any(1) | np.isnan(second).any(1))
-    first, second = first[usable], second[usable]
-    if first.shape[1] == 1:
-        return np.abs(first[:, 0]), (first[:, 0] > 0) == (second[:, 0] > 0)
-    ranked = np.sort(first, axis=1)
-    return ranked[:, -1] - ranked[:, -2], first.argmax(1) == second.argmax(1)
+    return first[usable], second[usable]
 
 
 def _agreement_table(found: Agreement) -> str:
@@ -168,4 +177,7 @@ def _agreement_table(found: Agreement) -> str:
         low = high
     total = sum(found.equal) / max(sum(found.prompts), 1)
     lines.append(f"| all | {sum(found.prompts):,} | {total:.2%} |")
+    if found.labelled:
+        share = found.same_label / found.labelled
+        lines += ["", f"Of {found.labelled:,} labels {share:.2%} are the same."]
     return "\n".join(lines)

@@ -33,7 +33,7 @@ class Said:
     Attributes:
         template: the question.
         rows: (n, documents) int64, rows of the documents' tables.
-        scores: (n, width) float64, margins or label log-probabilities.
+        scores: (n, 1) margins, or (n, 2) the best label's number and log-probability.
     """
 
     template: str

@@ -94,8 +94,11 @@ class Oracle:
         if not predicate.labels:
             p = self.probabilities(predicate, rows)
             return (np.log(p) - np.log1p(-p))[:, None]
-        found = np.full((len(rows[0]), len(predicate.labels)), -np.inf)
-        found[np.arange(len(found)), self.labels(predicate, rows)] = 0.0
+        chosen = self.labels(predicate, rows)
+        if not question.full:
+            return np.stack([chosen.astype(np.float64), np.zeros(len(chosen))], axis=1)
+        found = np.full((len(chosen), len(predicate.labels)), -np.inf)
+        found[np.arange(len(found)), chosen] = 0.0
         return found
 
     def planted_model(self) -> PlantedModel:

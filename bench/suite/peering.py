@@ -104,7 +104,7 @@ def _describe(
     predicate = stage.predicate
     pieces = tokens.pieces(predicate)
     others = [i for i in range(len(predicate.documents)) if i != predicate.anchor]
-    labels = [tokens.encoder.ids(RAW_V1.label_text(label)) for label in predicate.labels]
+    labels = [tokens.encoder.ids(text) for text in RAW_V1.answers(predicate.question)]
     named = (("preamble", pieces.preamble), ("frame", pieces.frame))
     named += (("heading", pieces.heading), ("tail", pieces.tail))
     return {
@@ -254,6 +254,13 @@ def _run(result: dict[str, Any]) -> Run:
     )
 
 
+def _best(said: np.ndarray) -> np.ndarray:
+    """Margins as they are; of labels' log-probabilities the best one's number and value."""
+    if said.shape[1] == 1:
+        return said
+    return np.stack([said.argmax(1), said.max(1)], axis=1)
+
+
 def _keep_said(folder: Path, label: str, query: str, work: Path, asked: list[Stage]) -> None:
     """Put what the peer's model said where `compare` looks, in the form of Covey's answers."""
     path = work / "said.npz"
@@ -266,7 +273,7 @@ def _keep_said(folder: Path, label: str, query: str, work: Path, asked: list[Sta
                 place = len(arrays) // 3
                 arrays[f"question{place}"] = np.array(stage.predicate.template)
                 arrays[f"rows{place}"] = np.stack(stage.rows, axis=1)
-                arrays[f"scores{place}"] = said[f"stage{number}"]
+                arrays[f"scores{place}"] = _best(said[f"stage{number}"])
     target = folder / "answers" / f"{label}.{query}.npz"
     target.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(target, **arrays)

@@ -295,4 +295,4 @@ def literals() -> Iterator[str]:
         for predicate in PREDICATES.values():
             question = predicate.question
             yield from (part.text for part in layout.parts(question) if part.document is None)
-            yield from (layout.label_text(label) for label in question.labels)
+            yield from layout.answers(question)

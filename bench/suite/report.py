@@ -52,10 +52,11 @@ _HOW_TO_READ = (
     "Seconds are the median repetition, with the fastest and slowest where there are several;"
     " start-up is apart. Requested tokens are the full lengths of all prompts, fresh ones were"
     " computed, and the minimum is the least that would do; it and requested tokens follow from"
-    " the planted truth and are the same for all engines of a tokenizer. KV regret is"
-    " (fresh - minimum) / fresh. A planted model computes nothing: its seconds are the planner's"
-    " and executor's alone. SoL is the roofline time of the minimum at the datasheet's"
-    " peaks; x SoL is seconds over it. A dash is what the engine does not tell."
+    " the planted truth and are the same for all engines of a tokenizer. KV regret is the share"
+    " of fresh tokens above the least for the prompts that the engine asked, which a planner"
+    " may choose in another order. A planted model computes nothing: its seconds are the"
+    " planner's and executor's alone. SoL is the roofline time of the minimum at the"
+    " datasheet's peaks; x SoL is seconds over it. A dash is what the engine does not tell."
 )
 
 

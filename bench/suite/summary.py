@@ -24,7 +24,7 @@ class Row:
         low, high: fastest and slowest repetition.
         start_seconds: before the first query.
         requested, fresh, minimum: tokens; requested and minimum are the query's own.
-        regret_share: (fresh - minimum) / fresh.
+        regret_share: of the fresh tokens, those above the least for the prompts asked.
         tokens_per_minute: requested tokens a minute.
         sol_seconds, sol_ratio: roofline time of the minimum, and seconds over it.
         device_seconds, host_seconds, other_seconds: parts of the median run.
@@ -82,8 +82,10 @@ def _row(record: Record) -> Row:
     run = record.runs[times.index(seconds)]
     minimum = record.minimum
     regret = None
-    if run.fresh and minimum is not None:
-        regret = (run.fresh - minimum) / run.fresh
+    # A planner may ask other prompts than the query's usual order does: those count here.
+    least = minimum if run.minimum is None else run.minimum
+    if run.fresh and least is not None:
+        regret = (run.fresh - least) / run.fresh
     device, host = run.device_seconds, run.host_seconds
     price = record.price_per_hour
     return Row(
