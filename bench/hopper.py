@@ -4,7 +4,8 @@
     python bench/hopper.py /tmp/qwen3-4b-random [--shapes a,b] [--budget N] [--trace FOLDER]
 
 Each shape runs several times; the first run warms up. Seconds go from handing over the
-texts to the last answer, tokenising included, start-up apart. With --trace a further run
+texts to the last answer, tokenising included, start-up apart; "expected" is what the rates
+measured on the device at start make of the counts. With --trace a further run
 is profiled: device microseconds a token by part, and the share of time the GPU idles. With
 --schedules the same prompts are asked in three schedules: wide chunks, narrow chunks, and
 narrow chunks with an arena that holds a few documents only, in another order.
@@ -31,7 +32,7 @@ from covey.engine.runtime import ChunkRunner, Launched
 from covey.hardware.facts import gpu_facts
 from covey.kernels.base import Chunk
 from covey.models.files import ModelFiles
-from covey.optimizer.cost import Work, speed_of_light
+from covey.optimizer.cost import Work, expected_seconds, speed_of_light
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 from gpu_timing import versions
@@ -70,21 +71,6 @@ class Counted:
         return self._runner.launch(chunk, *rest)
 
 
-def counted_work(engine: LoadedEngine, shape: Shape) -> Work:
-    """One run more, in which every chunk is counted."""
-    found: list[Counted] = []
-    make = engine._make_runner
-
-    def counted(slots: int) -> ChunkRunner:
-        found.append(Counted(make(slots), engine.limits.budget))
-        return found[-1]
-
-    engine._make_runner, engine._runner = counted, None
-    run_shape(engine, shape)
-    engine._make_runner, engine._runner = make, None
-    return found[-1].work
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """One run of a shape: seconds, what was counted, and the answers' margins."""
@@ -115,6 +101,21 @@ def run_shape(engine: LoadedEngine, shape: Shape) -> Run:
             margins[answers.rows] = answers.scores[:, 0]
         seconds = time.perf_counter() - started
         return Run(seconds, session.counters, margins)
+
+
+def counted_run(engine: LoadedEngine, shape: Shape) -> tuple[Run, Work]:
+    """A run in which every chunk is counted."""
+    found: list[Counted] = []
+    make = engine._make_runner
+
+    def counted(slots: int) -> ChunkRunner:
+        found.append(Counted(make(slots), engine.limits.budget))
+        return found[-1]
+
+    engine._make_runner, engine._runner = counted, None
+    run = run_shape(engine, shape)
+    engine._make_runner, engine._runner = make, None
+    return run, found[-1].work
 
 
 def trace_shape(engine: LoadedEngine, shape: Shape, folder: Path | None) -> dict[str, float]:
@@ -209,15 +210,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit("the speed of light of this GPU is not known")
     spec = ModelFiles(options.checkpoint).spec
     costs = planned_costs(spec, True, engine.limits.budget)
+    rates = engine.rates()
     print(f"chunks of {engine.limits.budget:,} tokens, arena of {engine.limits.slots:,}")
     print(
         f"{'shape':<16}{'prompts':>9}{'seconds':>9}{'requested':>13}{'fresh':>11}{'minimum':>11}"
-        f"{'us/token':>10}{'chunks':>8}{'fill':>7}{'host':>7}{'device':>8}"
+        f"{'us/token':>10}{'chunks':>8}{'fill':>7}{'host':>7}{'device':>8}{'expected':>10}"
     )
     results = {}
     for name in options.shapes.split(","):
         shape = make_shape(name, options.checkpoint / "tokenizer.json")
-        warm = run_shape(engine, shape)
+        warm, work = counted_run(engine, shape)
         runs = [run_shape(engine, shape) for _ in range(options.runs)]
         best = min(runs, key=lambda run: run.seconds)
         c = best.counters
@@ -225,9 +227,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{name:<16}{shape.prompts:9,}{best.seconds:9.2f}{c.requested_tokens:13,}"
             f"{c.fresh_tokens:11,}{c.minimum_tokens:11,}"
             f"{best.seconds / c.fresh_tokens * 1e6:10.2f}{c.chunks:8}{c.fill:7.2f}"
-            f"{c.host_seconds:7.2f}{c.device_seconds:8.2f}"
+            f"{c.host_seconds:7.2f}{c.device_seconds:8.2f}{expected:10.2f}"
         )
-        light = speed_of_light(counted_work(engine, shape), costs, device).total
+        light = speed_of_light(work, costs, device).total
+        expected = expected_seconds(work, rates)
         others = ", ".join(f"{run.seconds:.2f}" for run in runs)
         same = all(np.array_equal(run.margins, warm.margins) for run in runs)
         print(f"{'':<16}first {warm.seconds:.2f}, then {others} s; margins "
@@ -246,6 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "seconds": [run.seconds for run in runs],
             "counters": asdict(c),
             "speed_of_light": light,
+            "expected": expected,
             "parts": parts,
         }
     if options.json is not None:
