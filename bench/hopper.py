@@ -223,14 +223,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runs = [run_shape(engine, shape) for _ in range(options.runs)]
         best = min(runs, key=lambda run: run.seconds)
         c = best.counters
+        light = speed_of_light(work, costs, device).total
+        expected = expected_seconds(work, rates)
         print(
             f"{name:<16}{shape.prompts:9,}{best.seconds:9.2f}{c.requested_tokens:13,}"
             f"{c.fresh_tokens:11,}{c.minimum_tokens:11,}"
             f"{best.seconds / c.fresh_tokens * 1e6:10.2f}{c.chunks:8}{c.fill:7.2f}"
             f"{c.host_seconds:7.2f}{c.device_seconds:8.2f}{expected:10.2f}"
         )
-        light = speed_of_light(work, costs, device).total
-        expected = expected_seconds(work, rates)
         others = ", ".join(f"{run.seconds:.2f}" for run in runs)
         same = all(np.array_equal(run.margins, warm.margins) for run in runs)
         print(f"{'':<16}first {warm.seconds:.2f}, then {others} s; margins "
