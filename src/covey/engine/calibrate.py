@@ -1,7 +1,7 @@
 """Measure how fast a loaded model runs chunks on this device.
 
-Three chunks are timed: a small and a large one of short prompts, and a small one behind a
-long context. A pass takes `pass + tokens·token + pairs·pair` seconds (`hardware.rates`), and
+Three chunks are timed: a small and a large one of short prompts, and one of them again behind
+a long context. A pass takes `pass + tokens·token + pairs·pair` seconds (`hardware.rates`), and
 three times give the three unknowns.
 """
 
@@ -18,8 +18,10 @@ from covey.kernels.base import Chunk
 
 # Tokens of a prompt in the chunks of short prompts.
 PROMPT = 32
-# Slots that the chunk with a context reads.
+# Slots that the chunk with a context reads. A GPU attends to many keys at a better rate than to
+# few, and the work in which attention counts is the one with many.
 CONTEXT = 1024
+GPU_CONTEXT = 4096
 # The small chunk is this part of a full one.
 SMALL_PART = 16
 # The large chunk is as large as is expected to take so long, in seconds: a full one on a GPU,
@@ -57,11 +59,13 @@ def measure(runner: ChunkRunner, budget: int, slots: int, threads: int | None) -
     first = timed(small)
     most = small * max(int(LARGE_SECONDS / max(first.seconds, 1e-9)), 2)
     large = max(min(budget, most) // PROMPT, 2) * PROMPT
-    context = min(CONTEXT, slots)
-    if threads is None:  # other shapes may be compiled first
-        timed(large)
-        timed(small, context)
-    return fit(first, timed(large), timed(small, context))
+    if threads is not None:
+        return fit(first, timed(large), timed(small, min(CONTEXT, slots)))
+    # Launching takes as long as a small chunk on a GPU; other shapes may be compiled first.
+    context = min(GPU_CONTEXT, slots)
+    timed(large)
+    timed(large, context)
+    return fit(first, timed(large), timed(large, context))
 
 
 def time_chunk(runner: ChunkRunner, tokens: int, context: int, threads: int | None) -> Timing:
@@ -109,9 +113,10 @@ def fit(small: Timing, large: Timing, behind: Timing) -> Rates:
 
     Args:
         small, large: of chunks without a context.
-        behind: of a chunk as small, with one.
+        behind: of a chunk as small or as large, with one.
     """
-    per_pair = max(behind.seconds - small.seconds, 0.0) / (behind.pairs - small.pairs)
+    same = small if behind.tokens == small.tokens else large
+    per_pair = max(behind.seconds - same.seconds, 0.0) / (behind.pairs - same.pairs)
     # What is left of the two others without their own few pairs.
     low = max(small.seconds - small.pairs * per_pair, 0.0)
     high = max(large.seconds - large.pairs * per_pair, 0.0)
