@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Mapping
@@ -27,7 +28,9 @@ from covey.sql.text import quote_name
 
 # Rows of a source that a dry run takes, and pairs that its sources may make together.
 SAMPLE_ROWS = 2000
-SAMPLE_PAIRS = 250_000
+SAMPLE_PAIRS = 200_000
+# As long as another source can be cut, so many rows of each are taken.
+MIN_SAMPLE = 100
 # Seconds that DuckDB may take to find the rows of calls that run on demand.
 SECONDS_ON_DEMAND = 0.7
 
@@ -123,6 +126,8 @@ class DryRun:
             self._scale(step, asker, whole, 1.0)
         else:
             steps.prune(step)
+            # Calls that pick the rows are asked of all of them.
+            self._scale_late(step.query, asker, whole)
             # What LIMIT lets through is as many rows of a sample as of the whole.
             whole.add(step.table)
 
@@ -132,7 +137,7 @@ class DryRun:
         if step.needed is None or scale <= 1.0:
             return 1.0
         # Enough in the sample: no more is asked. Else as much more as is lacking.
-        return min(1.0, step.needed / max(found, 0.5) / scale)
+        return min(1.0, step.needed / found / scale) if found else 1.0
 
     def _scale(self, ask: Ask, asker: DryAsker, whole: set[str], part: float) -> None:
         tally = asker.tallies.get(ask.call)
@@ -140,10 +145,10 @@ class DryRun:
             return
         tally.scale = part
         for column in dict.fromkeys(ask.documents):
-            tally.scale *= 1.0 if column.table in whole else self._column_scale(column)
+            tally.scale *= 1.0 if column.table in whole else self._column_scale(column, part)
         anchor = ask.anchor_documents
         if anchor is not None and anchor.table not in whole:
-            tally.stem_scale = part * self._column_scale(anchor)
+            tally.stem_scale = part * self._column_scale(anchor, part)
 
     def _take_samples(self) -> None:
         loads = [step for step in self._plan.steps if isinstance(step, Load)]
@@ -152,14 +157,14 @@ class DryRun:
             # Others depend on answers, or on a table that is not filled yet.
             if "covey_" not in load.query:
                 counts[load.table] = self._number(f"SELECT count(*) FROM ({load.query})")
-        size = sample_size(list(counts.values()))
+        sizes = sample_sizes(counts)
         for load in loads:
             rows = counts.get(load.table)
             if rows is None:
                 self.loads[load.table] = LoadForecast(None)
                 self._table_scales[load.table] = self._scale_of(load.query)
                 continue
-            taken = min(rows, size)
+            taken = sizes[load.table]
             self.loads[load.table] = LoadForecast(rows, taken if taken < rows else None)
             self._table_scales[load.table] = rows / taken if taken else 1.0
             if taken < rows:
@@ -179,8 +184,13 @@ class DryRun:
             scale *= self._table_scales.get(table, 1.0)
         return scale
 
-    def _column_scale(self, column: DocumentColumn) -> float:
-        """Distinct documents of a column in all rows, for one in the sample."""
+    def _column_scale(self, column: DocumentColumn, part: float) -> float:
+        """Distinct documents of a column in all rows, for one in the sample.
+
+        Of a small part of the rows, they are taken to differ as those of the sample do.
+        """
+        if part < 1.0:
+            return self._table_scales.get(column.table, 1.0)
         known = self._scales.get(column)
         if known is not None:
             return known
@@ -221,14 +231,18 @@ class DryRun:
             return dict.fromkeys(late, "DuckDB did not find its rows in the time of an estimate")
         finally:
             timer.cancel()
+        self._scale_late(query, asker, whole)
+        return {}
+
+    def _scale_late(self, query: str, asker: DryAsker, whole: set[str]) -> None:
+        """Scale what a query over samples asked on demand, once."""
         scale = 1.0
         for table in set(_SOURCE.findall(query)) - whole:
             scale *= self._table_scales.get(table, 1.0)
-        for index in late:
+        for index in self._plan.on_demand:
             tally = asker.tallies.get(index)
-            if tally is not None:
+            if tally is not None and tally.scale == 1.0:
                 tally.scale = tally.stem_scale = scale
-        return {}
 
     def _read(self, query: str) -> None:
         """Run a query and let its result go, batch by batch."""
@@ -237,14 +251,22 @@ class DryRun:
             pass
 
 
-def sample_size(counts: list[int]) -> int:
-    """Rows to take of each source, so that all their pairs together are not too many."""
-    size = SAMPLE_ROWS
-    while size > 1:
-        pairs = 1
-        for count in counts:
-            pairs *= max(min(count, size), 1)
-        if len(counts) < 2 or pairs <= SAMPLE_PAIRS:
-            return size
-        size //= 2
-    return 1
+def sample_sizes(counts: Mapping[str, int]) -> dict[str, int]:
+    """Rows to take of each source, so that all their pairs together are not too many.
+
+    The largest source is cut first: a row of it then finds the partners that it has.
+
+    Args:
+        counts: rows by table.
+    """
+    sizes = {table: min(count, SAMPLE_ROWS) for table, count in counts.items()}
+    largest = sorted(counts, key=lambda table: -counts[table])
+    for least in (MIN_SAMPLE, 1):
+        for table in largest:
+            while len(sizes) > 1 and _product(sizes) > SAMPLE_PAIRS and sizes[table] > least:
+                sizes[table] = max(sizes[table] // 2, least)
+    return sizes
+
+
+def _product(sizes: Mapping[str, int]) -> int:
+    return math.prod(max(size, 1) for size in sizes.values())

@@ -37,7 +37,7 @@ def megabytes(number: float) -> str:
 
 
 def seconds(time: float) -> str:
-    """A time: `4.1 ms`, `0.20 s`, `3.4 s`, `45 s`, `2 min 5 s`, `3 h 20 min`."""
+    """A time: `4.1 ms`, `0.20 s`, `3.4 s`, `45 s`, `2 min 5 s`, `3 h 20 min`, `9 days`."""
     if math.isinf(time):
         return "any time"
     if 0 < time < 0.0995:
@@ -51,7 +51,7 @@ def seconds(time: float) -> str:
     if minutes < 120:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours:,} h {minutes} min"
+    return f"{hours} h {minutes} min" if hours < 100 else f"{hours / 24:,.0f} days"
 
 
 def money(dollars: float) -> str:
