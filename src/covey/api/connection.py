@@ -16,6 +16,7 @@ import duckdb
 
 from covey.api.access import Access, open_database, read_access
 from covey.api.builder import Builder
+from covey.api.calibration import Reliability, calibrate
 from covey.api.forecast import read_price
 from covey.api.models import model_source
 from covey.api.query import Query
@@ -28,7 +29,7 @@ from covey.execution.budget import NO_BUDGET, Budget
 from covey.execution.progress import Progress, Shown, check_shown, progress_for
 from covey.execution.store.location import CacheOptions, cache_options
 from covey.execution.store.store import AnswerStore
-from covey.prompts.question import QuestionKind
+from covey.prompts.question import Calibration, Question, QuestionKind
 from covey.sql.dialect import Dialect, read_dialect
 
 __all__ = ["CacheOptions", "Connection", "connect"]
@@ -121,6 +122,7 @@ class Connection:
         self.budget = budget
         self.lock = threading.RLock()
         self.table_names = itertools.count()
+        self.calibrations: dict[Question, Calibration] = {}
 
     @property
     def duckdb(self) -> duckdb.DuckDBPyConnection:
@@ -208,6 +210,27 @@ class Connection:
             InputError: there is no such table; names the nearest.
         """
         return start(self, name)
+
+    def calibrate(
+        self, question: str, labelled: Any, *, label: str = "label", **options: Any
+    ) -> Reliability:
+        """Learn from labelled rows what a question's margins are worth.
+
+        Afterwards the option calibration => 'labelled' of AI.IF, AI.SCORE and AI.MARGIN
+        gives calibrated answers to the same question on this connection.
+
+        Args:
+            question: with columns in braces, "Is it a complaint? {body}".
+            labelled: a table's name, or data as for `register`.
+            label: SQL over its rows: the right answer, NULL where there is none.
+            options: of AI.MARGIN; they are part of the question.
+
+        Raises:
+            InputError: too few rows of one label, or a name that is no column.
+            QueryError: the label is no SQL condition.
+        """
+        with self.lock:
+            return calibrate(self, question, labelled, label, options)
 
     def explain(self, text: str, format: str = "text", *, analyze: bool = False) -> str:
         """What running the query would do; see `Query.explain`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -93,6 +93,7 @@ class Planning:
                 prefix = connection.lookup_prefix
                 lifted = lift(expanded.text, connection.duckdb, self.dialect, prefix)
                 self._check_model(lifted.calls, expanded.text)
+                self._calibrate(lifted.calls, expanded.text)
                 lookups.register(lifted.calls)
                 try:
                     plan = make_plan(lifted, connection.table_names)
@@ -113,9 +114,24 @@ class Planning:
                     f"{call.name} does not run on {self.connection.model_name} yet",
                     sql=sql,
                     span=call.name_span,
-                    hint="AI.IF, AI.SCORE and AI.MARGIN do; ask one question a label. "
-                    "A covey.testing.PlantedModel answers it in tests.",
+                    hint="Use another model; `covey models` lists those that it knows.",
                 )
+
+    def _calibrate(self, calls: list[AICall], sql: str) -> None:
+        """Give the calls that want it what was learned from labelled rows."""
+        for index, call in enumerate(calls):
+            if not call.options.labelled:
+                continue
+            found = self.connection.calibrations.get(call.question)
+            if found is None:
+                raise QueryError(
+                    "This question was not calibrated on this connection",
+                    sql=sql,
+                    span=call.name_span,
+                    hint="First con.calibrate('… {column}', labelled_table) with the same words "
+                    "and options.",
+                )
+            calls[index] = replace(call, question=replace(call.question, calibration=found))
 
     def schema(self, plan: PhysicalPlan) -> Schema:
         """The columns of a query's result, while it is planned."""

@@ -69,6 +69,10 @@ class Calibration:
     slope: float = 1.0
     intercept: float = 0.0
 
+    def line(self, margin: float) -> float:
+        """A margin without content-free leanings, corrected."""
+        return self.slope * margin + self.intercept
+
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

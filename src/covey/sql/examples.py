@@ -121,7 +121,7 @@ def read_calibration(given: Arguments, arity: int, judged: bool) -> tuple[Calibr
     Raises:
         QueryError: there is no such calibration, or it has no meaning here.
     """
-    chosen = given.choice("calibration", (PRIOR,))
+    chosen = given.choice("calibration", (PRIOR, LABELLED))
     if chosen is None:
         return None, False
     if chosen == LABELLED:

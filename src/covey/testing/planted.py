@@ -29,7 +29,8 @@ class PlantedModel:
     """A model that answers as a function says.
 
     Runs the whole planner and executor and reports the counters of a real engine. A
-    token is four bytes of UTF-8.
+    token is four bytes of UTF-8. It has no leaning, so that calibration => 'prior' changes
+    nothing; examples, descriptions and methods are not shown to the functions.
 
         con = covey.connect(model=PlantedModel(lambda question, documents: 0.9))
 
@@ -76,7 +77,10 @@ class PlantedModel:
         self.calls.append((question.template, documents))
         if question.kind is QuestionKind.JUDGE:
             p = self._answer(question.template, documents)
-            return None if p is None else [_logit(p)]
+            if p is None:
+                return None
+            margin = _logit(p)
+            return [margin if question.calibration is None else question.calibration.line(margin)]
         if self._label is None:
             raise ModelError(
                 "This PlantedModel has no labels. Give it some: PlantedModel(answer, label)."
