@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -14,8 +16,8 @@ from covey.engine.session import LocalSession
 from covey.models.spec import ModelSpec, WeightDtype
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import Role
-from covey.prompts.question import Question, QuestionKind
-from engine.symbolic import LAYOUT, CharEncoder, SymbolicRunner, margin
+from covey.prompts.question import Example, Label, Method, Question, QuestionKind
+from engine.symbolic import LAYOUT, CharEncoder, SymbolicRunner, logit, margin
 from forest.brute import minimum_tokens, prefixes
 
 SPEC = ModelSpec(
@@ -28,6 +30,29 @@ SPEC = ModelSpec(
 def judge(template: str, arity: int, anchor: int = 0) -> Question:
     return Question(QuestionKind.JUDGE, template, arity, anchor=anchor)
 
+
+LABELS = tuple(map(Label, ("ab", "a", "b", "abc", "bca", "abd", "c")))
+
+
+def classify(arity: int, count: int, method: Method | None = None, **more: Any) -> Question:
+    return Question(
+        QuestionKind.CLASSIFY, "q", arity, LABELS[:count], arity - 1, method=method, **more
+    )
+
+
+EXAMPLES = (Example(("ba",), "TRUE"), Example(("a",), "FALSE"))
+# Read in one pass, each token once.
+TREES = (
+    classify(1, 7, full=True),
+    classify(1, 3, Method.TRIE),
+    classify(2, 6, Method.TRIE),
+    classify(1, 5, Method.LETTERS),
+    replace(classify(1, 4, full=True), examples=(Example(("bb",), "a"),)),
+    Question(QuestionKind.EACH, "q", 1, LABELS[:4]),
+    Question(QuestionKind.EACH, "q", 2, LABELS[:3]),
+    Question(QuestionKind.JUDGE, "ab? {0}", 1, examples=EXAMPLES),
+)
+STEPS = (classify(1, 7, Method.STEPWISE), classify(2, 6, Method.STEPWISE), classify(1, 6))
 
 QUESTIONS = (
     judge("ab? {0}", 1),
@@ -65,16 +90,48 @@ def prompt_parts(question: Question, texts: tuple[str, ...]) -> tuple[str, str, 
     words = [part.text if part.document is None else texts[part.document] for part in parts]
     if question.arity == 0:
         return "", "", "".join(words)
+    anchor = next(i for i, part in enumerate(parts) if part.role is Role.DOCUMENT)
     if question.arity == 1:
-        opening = LAYOUT.separator + LAYOUT.judge
-        return words[0], words[1] + opening, words[2].removeprefix(opening)
+        judged, tail = LAYOUT.separator + LAYOUT.judge, words[-1][:-1]
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(judged, tail, strict=False))
+        opening = "".join(left for left, _ in same)
+        return words[0], "".join(words[1:-1]) + opening, words[-1].removeprefix(opening)
     before = [part.role in (Role.FRAME, Role.HEADING) for part in parts]
-    stem = 2 + next(i for i, fixed in enumerate(before[2:]) if not fixed)
+    stem = next(i for i, fixed in enumerate(before) if i > anchor and not fixed)
     return words[0], "".join(words[1:stem]), "".join(words[stem:])
+
+
+def endings(question: Question) -> list[str]:
+    """What is read behind a prompt: its answer, label by label, or where labels part."""
+    if question.kind is QuestionKind.JUDGE:
+        return [""]
+    if question.kind is QuestionKind.EACH:
+        return list(LAYOUT.endings(question))
+    runs = [text + "\n" for text in LAYOUT.answers(question)]
+    paths = {run[:i] for run in runs for i in range(len(run))}
+    return [p for p in paths if len({r[: len(p) + 1] for r in runs if r.startswith(p)}) > 1]
 
 
 def expected_margin(question: Question, texts: tuple[str, ...]) -> float:
     return margin([ord(c) for c in "".join(prompt_parts(question, texts))])
+
+
+def expected_scores(question: Question, texts: tuple[str, ...]) -> list[float]:
+    """The scores of a prompt, one label and one token at a time."""
+    prompt = [ord(c) for c in "".join(prompt_parts(question, texts))]
+    if question.kind is not QuestionKind.CLASSIFY:
+        return [margin([*prompt, *map(ord, ending)]) for ending in endings(question)]
+    runs = [text + "\n" for text in LAYOUT.answers(question)]
+    found = [0.0] * len(runs)
+    for i, run in enumerate(runs):
+        for place in range(len(run)):
+            above = [*prompt, *map(ord, run[:place])]
+            others = {r[place] for r in runs if r[:place] == run[:place]}
+            if len(others) > 1:
+                values = {token: logit(above, ord(token)) for token in others}
+                found[i] += values[run[place]] - np.logaddexp.reduce(list(values.values()))
+    best = int(np.argmax(found))
+    return found if question.full else [best, found[best]]
 
 
 def brute_minimum(plan: Plan) -> int:
@@ -84,14 +141,17 @@ def brute_minimum(plan: Plan) -> int:
     total = 0
     for ticket in plan.tickets:
         suffixes: dict[str, list[list[int]]] = {}
+        behind = endings(ticket.question)
         for row in ticket.rows:
             texts = tuple(plan.texts[i] for i in row)
             opening, stem, suffix = prompt_parts(ticket.question, texts)
-            if sum(map(len, (opening, stem, suffix))) > plan.limits.context:
+            longest = max(map(len, behind))
+            if sum(map(len, (opening, stem, suffix))) + longest > plan.limits.context:
                 continue
             openings |= {opening}
             stems |= prefixes([[ord(c) for c in stem]])
-            suffixes.setdefault(stem, []).append([ord(c) for c in suffix])
+            runs = [[ord(c) for c in suffix + ending] for ending in behind]
+            suffixes.setdefault(stem, []).extend(runs)
         total += sum(minimum_tokens(runs) for runs in suffixes.values())
     return total + len(stems) + sum(map(len, openings))
 
@@ -108,12 +168,18 @@ def documents(draw: st.DrawFn) -> list[str]:
 
 @st.composite
 def plans(
-    draw: st.DrawFn, *, large_arena: bool = False, context: bool = True, exact: bool = False
+    draw: st.DrawFn,
+    *,
+    large_arena: bool = False,
+    context: bool = True,
+    exact: bool = False,
+    steps: bool = True,
 ) -> Plan:
     texts = draw(documents())
     tickets: list[Ticket] = []
+    asked = (*QUESTIONS, *TREES, *(STEPS if steps and not exact else ()))
     for _ in range(draw(st.integers(1, 5))):
-        question = draw(st.sampled_from(QUESTIONS))
+        question = draw(st.sampled_from(asked))
         ids = st.integers(0, len(texts) - 1)
         if question.arity == 0:
             rows = [()]
@@ -172,7 +238,7 @@ class Run:
         self.ids = self.store.add(plan.texts)
         self.runner = SymbolicRunner(plan.limits.slots, fail_at)
         self.closed = 0
-        self.found: dict[tuple[int, int], float] = {}
+        self.found: dict[tuple[int, int], list[float]] = {}
         self.errors: dict[tuple[int, int], str] = {}
         self.tickets: list[Ticket] = []
         self.session = LocalSession(
@@ -213,10 +279,10 @@ class Run:
             self.tickets.append(ticket)
 
     def _take(self, answers: Answers) -> None:
-        for row, score in zip(answers.rows.tolist(), answers.scores[:, 0].tolist(), strict=True):
+        for row, scores in zip(answers.rows.tolist(), answers.scores.tolist(), strict=True):
             key = (answers.ticket, row)
             assert key not in self.found, f"row {row} of ticket {answers.ticket} came twice"
-            self.found[key] = score
+            self.found[key] = scores
         self.errors |= {(answers.ticket, row): e for row, e in answers.errors.items()}
 
     def check_answers(self) -> None:
@@ -224,16 +290,21 @@ class Run:
         rows = {(n, i) for n, t in enumerate(self.tickets) for i in range(len(t.rows))}
         assert rows == set(self.found)
         failed = requested = 0
-        for (number, row), score in self.found.items():
+        for (number, row), scores in self.found.items():
             ticket = self.tickets[number]
             texts = tuple(self.plan.texts[i] for i in ticket.rows[row])
+            behind = sorted(map(len, endings(ticket.question)))
             length = sum(map(len, prompt_parts(ticket.question, texts)))
-            if length > self.plan.limits.context:
-                assert np.isnan(score) and f"is {length:,} tokens" in self.errors[number, row]
+            if length + behind[-1] > self.plan.limits.context:
+                assert np.isnan(scores).all()
+                assert f"is {length + behind[-1]:,} tokens" in self.errors[number, row]
                 failed += 1
+                continue
+            np.testing.assert_allclose(scores, expected_scores(ticket.question, texts), 1e-9, 1e-9)
+            if ticket.question.kind is QuestionKind.EACH:
+                requested += sum(length + each for each in behind)
             else:
-                assert score == expected_margin(ticket.question, texts)
-                requested += length
+                requested += length + behind[0]
         counters = self.session.counters
         assert (counters.prompts, counters.failed) == (len(rows), failed)
         assert counters.requested_tokens == requested

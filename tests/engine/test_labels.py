@@ -12,11 +12,13 @@ import torch
 from covey.engine import load
 from covey.engine.base import Counters, PromptBatch
 from covey.engine.loaded import LoadedEngine
+from covey.engine.questions import QuestionEncoder
 from covey.models.files import ModelFiles
 from covey.models.tokenizer import TextEncoder
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import RAW_V1
 from covey.prompts.question import Label, Method, Question, QuestionKind
+from models.smollm2 import smollm2_path, transformers_smollm2
 from models.tiny import make_model, plain_logits, write_folder
 
 TEXTS = ["refund please", "", "the order is an answer and the customer waits", "é 日本 👋"]
@@ -120,7 +122,7 @@ def check_question(
 LIMITS = [(37, 9_000, 0), (64, 500, 0), (4096, 9_000, 8), (64, 60, 0)]
 
 
-@pytest.mark.parametrize("seed, count", [(0, 2), (1, 3), (2, 12), (3, 24)])
+@pytest.mark.parametrize("seed, count", [(0, 2), (1, 3), (2, 12), (3, 14)])
 def test_labels_and_probabilities_are_those_of_brute_force(
     tiny: Any, seed: int, count: int
 ) -> None:
@@ -134,3 +136,90 @@ def test_labels_and_probabilities_are_those_of_brute_force(
     pairs = [(a, b) for a in TEXTS[:3] for b in PARTNERS]
     check_question(brute, engine, pair, pairs[: 9 - seed])
     check_question(brute, engine, Question(QuestionKind.CLASSIFY, "Which?", 0, labels), [()])
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> Any:
+    encoder = ModelFiles(smollm2_path()).encoder
+    return BruteForce(transformers_smollm2(), encoder), load("smollm2-135m")
+
+
+REACTIONS = (
+    "Blood and lymphatic system disorders",
+    "Cardiac disorders",
+    "Cardiac disorders of the newborn and of the very small premature child",
+    "Infections",
+    "Infections and infestations",
+    "Infection",
+    "Skin",
+)
+
+
+def test_smollm2_labels_are_those_of_brute_force(smollm2: Any) -> None:
+    brute, engine = smollm2
+    labels = tuple(map(Label, REACTIONS))
+    lengths = [len(brute._encoder.ids(" " + text)) for text in REACTIONS]
+    assert min(lengths) == 1 and max(lengths) >= 12
+    question = Question(QuestionKind.CLASSIFY, "Which organ class is it?", 1, labels)
+    check_question(brute, engine, question, [("palpitations",), ("sepsis of the skin",)])
+    letters = replace(question, method=Method.LETTERS, full=True)
+    found, _ = ask(engine, letters, [("palpitations",)])
+    np.testing.assert_allclose(found[0], brute.scores(letters, ("palpitations",)), atol=1e-4)
+
+
+def test_a_thousand_labels_sum_to_one_and_steps_find_the_best(tiny: Any) -> None:
+    _, engine = tiny
+    engine.limits = replace(engine.limits, budget=512, slots=9_000, node_tokens=0)
+    syllables = ["the ", "order", "re", "fund", "cust", "omer ", "for ", "a", "wait", "er "]
+    names = ["".join(syllables[int(d)] for d in f"{i:03d}").strip() for i in range(1000)]
+    labels = tuple(Label(f"{name} {i}"[:12]) for i, name in enumerate(dict.fromkeys(names)))
+    labels = tuple(dict.fromkeys(labels))
+    labels += tuple(Label(f"L{i}") for i in range(1000 - len(labels)))
+    # The prompt that lists a thousand labels is long; what is read of it is the matter.
+    question = Question(QuestionKind.CLASSIFY, "", 0, labels, full=True)
+    engine.limits = replace(engine.limits, context=100_000)
+    full, _ = ask(engine, question, [()])
+    assert full.shape == (1, 1000)
+    np.testing.assert_allclose(np.exp(full).sum(), 1.0, atol=1e-9)
+    for method in (Method.TRIE, Method.STEPWISE):
+        best, _ = ask(engine, replace(question, full=False, method=method), [()])
+        np.testing.assert_allclose(best[0, 1], full.max(), atol=1e-4)
+        assert full[0, int(best[0, 0])] == pytest.approx(full.max(), abs=1e-4)
+
+
+def plain_tokens(brute: BruteForce, question: Question, rows: list[tuple[str, ...]]) -> int:
+    """Distinct prefixes of the prompts alone, cue included, no label behind them."""
+    seen: set[tuple[int, ...]] = set()
+    for row in rows:
+        ids = brute.prompt(question, row)
+        seen |= {tuple(ids[:n]) for n in range(1, len(ids) + 1)}
+    return len(seen)
+
+
+TREE = ("refund", "refund for the order", "refund for a customer", "waits", "answer a", "answer b")
+
+
+def test_the_trie_reads_a_prompt_once_and_a_step_one_token_of_it(tiny: Any) -> None:
+    brute, engine = tiny
+    engine.limits = replace(engine.limits, budget=64, slots=9_000, node_tokens=0)
+    labels = tuple(map(Label, TREE))
+    question = Question(QuestionKind.CLASSIFY, "Which?", 1, labels, method=Method.TRIE)
+    rows = [(f"the customer {i} waits {i * i}",) for i in range(12)]
+    plain = plain_tokens(brute, question, rows)
+    tree = engine_tree(engine, question)
+    _, counters = ask(engine, question, rows)
+    assert counters.fresh_tokens == counters.minimum_tokens == plain + 12 * tree.path_tokens
+    _, counters = ask(engine, replace(question, method=Method.STEPWISE), rows)
+    # Between steps a prompt stays, so that a step reads the cue's last token and its path.
+    steps = counters.fresh_tokens - plain - 12 * len(tree.paths[0])
+    longest = max(map(len, tree.paths)) + 1
+    assert 0 <= steps <= 12 * (tree.nodes - 1) * longest
+    assert counters.requested_tokens == sum(
+        len(brute.prompt(question, row)) + len(tree.paths[0]) for row in rows
+    )
+
+
+def engine_tree(engine: LoadedEngine, question: Question) -> Any:
+    tree = QuestionEncoder(RAW_V1, engine._encoder, engine._spec.bos).encode(question).tree
+    assert tree is not None
+    return tree

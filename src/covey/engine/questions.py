@@ -138,12 +138,13 @@ class QuestionEncoder:
     def _tree(self, question: Question) -> LabelTree:
         runs = [self._encoder.ids(text) for text in self._layout.answers(question)]
         names = [label.text for label in question.labels]
-        if question.method is Method.LETTERS and any(len(run) != 1 for run in runs):
+        tree = build_tree(runs, self._encoder.ids(_END)[0], names)
+        if question.method is Method.LETTERS and tree.nodes > 1:
             raise InputError(
-                "method => 'letters' needs a tokenizer in which every letter is one token, which"
-                " this model's is not. Use 'trie' or 'stepwise'."
+                "method => 'letters' needs a tokenizer in which letters differ in one token, which"
+                " this model's has not. Use 'trie' or 'stepwise'."
             )
-        return build_tree(runs, self._encoder.ids(_END)[0], names)
+        return tree
 
     def _probes(self, question: Question, tree: LabelTree | None) -> Tokens | None:
         if question.kind is QuestionKind.JUDGE:
