@@ -20,6 +20,7 @@ from covey.prompts.layout import RAW_V1
 from suite.minimum import minimum_work
 from suite.peers.protocol import SCHEMA
 from suite.plan import Plan
+from suite.querying import write_query
 from suite.records import Record, Run, environment, read_record, record_path, write_record
 from suite.run import corpus_of, tokens_of
 from suite.sql import to_sql
@@ -175,6 +176,8 @@ class PeerSuite:
         for plan in missing:
             folder = self._folder / "work" / self._settings.label / plan.id
             asked = write_work(folder, plan, self._tokens, self._truth)
+            if self._settings.peer == "quail":
+                write_query(folder, plan, self._tokens, self._truth)
             (folder / "result.json").unlink(missing_ok=True)
             folders.append((plan, folder, asked))
         for repeat in range(self._settings.repeats):

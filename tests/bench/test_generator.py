@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bench.corpora import ConstructedLengths, corpus
+from covey.engine.readout import answer_tokens
 from covey.errors import InputError
 from covey.models.files import ModelFiles
+from covey.models.tokenizer import encoder_from_file
 from models.smollm2 import smollm2_path
+from suite.__main__ import main
 from suite.counts import published_fresh
-from suite.predicates import PREDICATES
+from suite.predicates import PREDICATES, literals
 from suite.published import FRESH_MILLIONS
 from suite.queries import QUERIES
 from suite.shapes import ROWS, SCALES, TRACE_TOTAL, TRAJECTORIES, rows
@@ -143,3 +147,16 @@ def test_scale_factors() -> None:
     assert SCALES == (0.01, 0.1, 0.5, 1.0)
     with pytest.raises(InputError, match=r"Known: 0\.01"):
         rows("reviews", 0.2)
+
+
+def test_a_checkpoint_gets_the_suites_tokenizer(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    assert main(["tokenizer", str(tmp_path)]) == 0
+    read = encoder_from_file(tmp_path / "tokenizer.json")
+    texts = [corpus(0.01).tables["reviews"]["body"][0].as_py(), "Größe: 12.5 €\n", *literals()]
+    for text in texts:
+        assert read.ids(text) == suite_encoder().ids(text)
+        assert read.decode(read.ids(text)) == text
+    words = answer_tokens(read)
+    assert len(words.true) == len(words.false) == 4
+    assert main(["tokenizer", str(tmp_path / "nothing")]) == 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from covey.errors import InputError, RunError
@@ -16,6 +18,7 @@ from suite.minimum import requested_tokens
 from suite.peering import PeerSettings, PeerSuite, peer_names, write_work
 from suite.peers.protocol import Stage, load_work
 from suite.queries import QUERIES
+from suite.querying import write_query
 from suite.records import read_records
 from suite.run import Settings, Suite, chosen, corpus_of
 from suite.tokens import CorpusTokens
@@ -104,3 +107,25 @@ def test_transformers_says_what_covey_says(tmp_path: Path) -> None:
             order = np.argsort(said["rows0"][:, 0])
             margins.append(said["scores0"][order, 0])
     assert np.abs(margins[0] - margins[1]).max() < 1e-3
+
+
+def test_a_peer_that_plans_gets_tables_prompts_and_the_whole_truth(tmp_path: Path) -> None:
+    truth = plant(tokens().corpus)
+    write_query(tmp_path, QUERIES["FEV-10"], tokens(), truth)
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan["unsupported"] is None
+    assert [each["name"] for each in plan["filters"]] == ["F11", "F13"]
+    (join,) = plan["joins"]
+    assert join["on"] == [["c.evidence_wiki_url", "e.id"]]
+    decoded = [tokens().encoder.decode(ids) for ids in (*join["frames"], *join["headings"])]
+    assert decoded[0].startswith("\n\n(The document above is DOCUMENT {0}.)")
+    assert decoded[1].startswith("\n\n(The document above is DOCUMENT {1}.)")
+    assert decoded[2:] == ["\n\nDOCUMENT {1}:\n", "\n\nDOCUMENT {0}:\n"]
+    with np.load(tmp_path / "truth.npz") as arrays:
+        assert (arrays["SUPPORT"] == truth.judged["SUPPORT"]).all()
+        assert arrays["F11"].shape == (len(tokens().corpus.tables["claims"]),)
+    with pa.memory_map(str(tmp_path / "tables" / "claims.arrow")) as file:
+        claims = pa.ipc.open_file(file).read_all()
+    assert claims.equals(tokens().corpus.tables["claims"])
+    write_query(tmp_path, QUERIES["AGENT-4"], tokens(), truth)
+    assert json.loads((tmp_path / "plan.json").read_text())["unsupported"] == "classify or inlist"
