@@ -102,7 +102,9 @@ def run(case: Case) -> tuple[int, float, Counters]:
         started = time.perf_counter()
         session.submit(PromptBatch(question, documents, case.reads))
         seconds = time.perf_counter() - started
-        session._queue[0].tokenised.result()  # tokenising is no part of it
+        for part in session._queue[0].parts:  # tokenising is no part of it
+            if part.tokenised is not None:
+                part.tokenised.result()
         started = time.perf_counter()
         answered = sum(len(answers.rows) for answers in session.run())
         seconds += time.perf_counter() - started
