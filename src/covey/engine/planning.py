@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from covey.engine.base import PromptBatch
-from covey.engine.jobs import Bools, Job, Rows, rows_by_prompt
+from covey.engine.jobs import Job, Rows, rows_by_prompt
 from covey.engine.limits import Limits
 from covey.engine.minimum import SeenStems
+from covey.engine.pairs import Pairs, distinct_ids
 from covey.engine.questions import QuestionTokens, literal, stem_tokens, suffix_tokens
 from covey.engine.reads import Reads
 from covey.prompts.forest import (
@@ -25,52 +25,6 @@ from covey.prompts.forest import (
 )
 from covey.prompts.forest.ragged import Int64, offsets_of
 from covey.prompts.tokens import DocumentTokens, Tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """The rows of a batch as pairs of a distinct anchor and a distinct tuple of partners.
-
-    A question without documents has no anchors, and one partner tuple without ids.
-
-    Attributes:
-        rows: (n,) int64, rows of the batch.
-        anchors: (a,) int64 document ids.
-        anchor_of: (n,) int64 into `anchors`.
-        partners: (p, partners of the question) int64 document ids; once rows have their
-            probes a last column, the probe.
-        partner_of: (n,) int64 into `partners`.
-    """
-
-    rows: Int64
-    anchors: Int64
-    anchor_of: Int64
-    partners: Int64
-    partner_of: Int64
-
-    @property
-    def all(self) -> bool:
-        """Whether every anchor has all partners; no two rows are equal."""
-        return len(self.rows) == len(self.anchors) * len(self.partners)
-
-    def of_anchors(self, chosen: Bools) -> Pairs:
-        """The rows of some anchors; all partners stay."""
-        if chosen.all():
-            return self
-        kept = chosen[self.anchor_of]
-        number = np.cumsum(chosen) - 1
-        anchor_of = number[self.anchor_of[kept]]
-        partner_of = self.partner_of[kept]
-        return Pairs(self.rows[kept], self.anchors[chosen], anchor_of, self.partners, partner_of)
-
-    def without(self, rows: Int64) -> Pairs:
-        """All rows but some, and the anchors and partners that these leave."""
-        kept = ~np.isin(self.rows, rows)
-        anchors, anchor_of = distinct_ids(self.anchor_of[kept])
-        partners, partner_of = distinct_ids(self.partner_of[kept])
-        return Pairs(
-            self.rows[kept], self.anchors[anchors], anchor_of, self.partners[partners], partner_of
-        )
 
 
 class JobPlanner:
@@ -241,24 +195,6 @@ class JobPlanner:
         return build_trie(concatenate([(literal(asked.opening), first), (stem, first)]))
 
 
-def pairs_of(ids: Int64, rows: Int64, asked: QuestionTokens) -> Pairs:
-    """Name the distinct anchors and partners of some rows, (n, arity) document ids."""
-    none = np.empty(0, dtype=np.int64)
-    anchors, anchor_of = (
-        (none, none) if asked.anchor is None else distinct_ids(ids[:, asked.anchor])
-    )
-    places = asked.partners
-    if not places:
-        partners, partner_of = np.empty((1, 0), dtype=np.int64), np.zeros_like(rows)
-    elif len(places) == 1:
-        column, partner_of = distinct_ids(ids[:, places[0]])
-        partners = column[:, None]
-    else:
-        partners, partner_of = np.unique(ids[:, places], axis=0, return_inverse=True)
-        partner_of = partner_of.reshape(-1)
-    return Pairs(rows, anchors, anchor_of, partners, partner_of)
-
-
 def _probed(pairs: Pairs, asked: QuestionTokens, nodes: Int64 | None) -> Pairs:
     """The rows of some pairs with all their probes, or each with one."""
     if asked.probes is None:
@@ -282,21 +218,6 @@ def _probed(pairs: Pairs, asked: QuestionTokens, nodes: Int64 | None) -> Pairs:
     return Pairs(rows, pairs.anchors, pairs.anchor_of, partners, partner_of)
 
 
-def distinct_ids(ids: Int64) -> tuple[Int64, Int64]:
-    """The distinct ids, ascending, and (n,) which of them each is."""
-    if not len(ids):
-        return ids, ids
-    top = int(ids.max()) + 1
-    if top > 16 * len(ids):
-        found, inverse = np.unique(ids, return_inverse=True)
-        return found, inverse.reshape(-1)
-    present = np.zeros(top, dtype=np.bool_)
-    present[ids] = True
-    found = np.flatnonzero(present)
-    number = np.cumsum(present) - 1
-    return found, number[ids]
-
-
 def _forest(stems: Trie, suffixes: Trie, pairs: Pairs) -> Forest:
     if pairs.all:
         return ask_all(stems, suffixes)
@@ -305,12 +226,22 @@ def _forest(stems: Trie, suffixes: Trie, pairs: Pairs) -> Forest:
 
 def _rows(forest: Forest, pairs: Pairs) -> Rows:
     if forest.chosen is None:  # looked up once an anchor, not once a row
+        if pairs.block == forest.suffixes.paths and len(forest.hosts) == len(pairs.anchors):
+            return _rows_of_blocks(forest, pairs)
         first = forest.host_of(np.arange(len(pairs.anchors))) * forest.suffixes.paths
         prompt = first[pairs.anchor_of]
         prompt += forest.suffixes.row_path[pairs.partner_of]
     else:
         prompt = forest.prompt_of(pairs.anchor_of, pairs.partner_of)
     return rows_by_prompt(prompt, pairs.rows, forest.prompts)
+
+
+def _rows_of_blocks(forest: Forest, pairs: Pairs) -> Rows:
+    """Where each pair is a prompt of its own: a block of rows is a host's prompts, reordered."""
+    by_host = np.argsort(forest.host_of(np.arange(len(pairs.anchors)))[pairs.owners])
+    by_path = np.argsort(forest.suffixes.row_path[pairs.pattern])
+    rows = pairs.rows.reshape(-1, pairs.block)
+    return Rows(rows[by_host[:, None], by_path].reshape(-1), None)
 
 
 def _whole_job(ticket: int, forest: Forest, rows: Int64, place: Int64, minimum: Int64) -> Job:

@@ -18,7 +18,8 @@ from covey.engine.grove import Grove
 from covey.engine.jobs import Job
 from covey.engine.labels import Floats
 from covey.engine.limits import Limits
-from covey.engine.planning import JobPlanner, Pairs, pairs_of
+from covey.engine.pairs import Pairs, pairs_of
+from covey.engine.planning import JobPlanner
 from covey.engine.questions import QuestionEncoder
 from covey.engine.reading import CONTENT_FREE, ChunkReading, Values, scores_of
 from covey.engine.reads import Reads

@@ -11,7 +11,7 @@ import numpy as np
 
 from covey.engine.base import PromptBatch
 from covey.engine.labels import Floats
-from covey.engine.planning import Pairs
+from covey.engine.pairs import Pairs
 from covey.engine.questions import QuestionTokens
 from covey.engine.reading import Branches, RowValues, Stepper, Values
 from covey.prompts.forest.ragged import Int64
