@@ -299,7 +299,7 @@ class FlowRunner:
             if ticket not in batch.waited or self._asker.done(batch.waited) or batch.stage is None:
                 continue
             ask = self._asks(batch.stage)[batch.ask]
-            if not self._row_by_row(ask):
+            if not self._row_by_row(ask) or self._is_last(batch):
                 continue
             documents = self._documents(ask.documents[0], batch.rows)
             decided = np.isin(documents, answered[:, 0])
@@ -310,6 +310,13 @@ class FlowRunner:
             rows = np.sort(np.concatenate(parts))
             if len(rows):
                 self._add(_Batch(rows, passed, stage, number))
+
+    def _is_last(self, batch: _Batch) -> bool:
+        """Whether nothing is asked of its rows after what they wait for."""
+        number = batch.stage
+        return batch.ask == len(self._asks(number or 0)) - 1 and all(
+            i in batch.decided or i == number for i in self._order
+        )
 
     def _enough(self) -> bool:
         needed, found = self._step.needed, self._step.found

@@ -129,7 +129,7 @@ class PlantedSession:
         self._documents = documents
         self._queue: list[tuple[int, PromptBatch]] = []
         self._tickets = 0
-        self._seen = np.empty(0, np.int64)
+        self._seen = np.zeros(0, np.bool_)
         self.counters = Counters()
 
     @property
@@ -179,8 +179,11 @@ class PlantedSession:
         if question.arity:
             # The anchor is computed once, whatever asks; what follows it once a prompt.
             ids, first = np.unique(piece[:, question.anchor], return_index=True)
-            first = first[~np.isin(ids, self._seen)]
-            self._seen = np.union1d(self._seen, ids)
+            more = len(self._documents) - len(self._seen)
+            if more > 0:
+                self._seen = np.append(self._seen, np.zeros(max(more, len(self._seen)), np.bool_))
+            first = first[~self._seen[ids]]
+            self._seen[ids] = True
             anchors = int(lengths[first, question.anchor].sum())
             rest = int(np.delete(lengths, question.anchor, axis=1).sum())
         else:
