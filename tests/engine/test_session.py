@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from covey.engine import load
-from covey.engine.base import Answers, Engine, PromptBatch
-from covey.engine.loaded import LoadedEngine
+from covey.engine.base import Answers, Engine, OutOfMemory, PromptBatch
+from covey.engine.loaded import LEAST_BUDGET, LEAST_SLOTS, LoadedEngine
 from covey.engine.readout import answer_tokens, margins
 from covey.errors import InputError, RunError
 from covey.models.files import ModelFiles
@@ -248,3 +248,65 @@ def test_prompts_begin_with_the_bos_of_the_tokenizer(tmp_path: Path) -> None:
     logits = plain_logits(theirs, tokens)[list(found.true + found.false)]
     assert abs(answers.scores[0, 0] - float(margins(logits[None], len(found.true)))) < 1e-4
     assert torch.isfinite(logits).all()
+
+
+class FailingRunner:
+    """A device that fails at one chunk, when it is launched or when it is waited for."""
+
+    def __init__(self, runner: Any, at: int, error: Exception, late: bool) -> None:
+        self._runner, self._at, self._error, self._late = runner, at, error, late
+
+    def launch(self, *arguments: Any) -> Any:
+        self._at -= 1
+        if self._at:
+            return self._runner.launch(*arguments)
+        if not self._late:
+            raise self._error
+        error = self._error
+
+        class Lost:
+            def result(self) -> Any:
+                raise error
+
+        return Lost()
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (torch.OutOfMemoryError("no room\nfor it"), OutOfMemory, r"out of memory \(no room\)"),
+        (torch.AcceleratorError("lost"), RunError, "failed while it ran a chunk"),
+    ],
+)
+def test_a_device_that_fails_says_so_and_gives_the_engine_back(
+    engine: Any, late: bool, error: Exception, kind: type, message: str
+) -> None:
+    documents = DocumentStore()
+    ids = documents.add([f"document {i} of some length" for i in range(400)])
+    good = engine._ready()
+    engine._runner = (engine.limits.slots, FailingRunner(good, 2, error, late))
+    try:
+        with engine.session(documents) as session:
+            session.submit(PromptBatch(REFUND, ids[:, None]))
+            with pytest.raises(kind, match=message):
+                list(session.run())
+    finally:
+        engine._runner = (engine.limits.slots, good)
+    with engine.session(documents) as session:
+        session.submit(PromptBatch(REFUND, ids[:2, None]))
+        assert sum(len(answers.rows) for answers in session.run()) == 2
+
+
+def test_an_engine_shrinks_its_chunks_then_its_arena_and_then_no_more(engine: Any) -> None:
+    before = engine.limits
+    try:
+        steps = []
+        while (done := engine.shrink()) is not None:
+            steps.append(done)
+        kinds = [step.split(" of ")[0] for step in steps]
+        assert kinds == sorted(kinds), "chunks first, then room"
+        assert engine.limits.budget <= LEAST_BUDGET or before.budget <= LEAST_BUDGET
+        assert engine.limits.slots <= LEAST_SLOTS
+    finally:
+        engine.limits = before

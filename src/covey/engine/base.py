@@ -15,7 +15,7 @@ drop prefixes as the plan allows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from covey.engine.outlook import Outlook
+from covey.errors import RunError
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 
@@ -92,6 +93,16 @@ class Counters:
         return self.fresh_tokens / self.chunk_capacity if self.chunk_capacity else 0.0
 
 
+class OutOfMemory(RunError):
+    """The device had no room for a chunk. The session has ended; see `Engine.shrink`."""
+
+
+def carry_on(counters: Counters, earlier: Counters) -> None:
+    """Let the account of a session go on from that of an earlier one."""
+    for item in fields(Counters):
+        setattr(counters, item.name, getattr(earlier, item.name))
+
+
 class EngineSession(Protocol):
     """One query's work. Leaving the `with` block frees all it held, also on failure."""
 
@@ -154,6 +165,15 @@ class Engine(Protocol):
         """Open a session over the documents of one query, to which more may be added.
 
         One session at a time is active on an engine.
+        """
+        ...
+
+    def shrink(self) -> str | None:
+        """Use less device memory from the next session on.
+
+        Returns:
+            what it now makes do with, as "chunks of 512 tokens"; None where nothing is left
+            to give up.
         """
         ...
 

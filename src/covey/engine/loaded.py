@@ -6,6 +6,7 @@ import gc
 import hashlib
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -29,6 +30,10 @@ from covey.prompts.documents import DocumentStore
 from covey.prompts.fast_tokens import checked_encoder
 from covey.prompts.layout import LAYOUTS, Layout
 from covey.prompts.tokens import Encoder
+
+# Below these, less would save no memory worth its time.
+LEAST_BUDGET = 512
+LEAST_SLOTS = 8192
 
 
 class LoadedEngine:
@@ -98,6 +103,24 @@ class LoadedEngine:
             gc.collect()  # sessions that have ended may still refer to it, and to each other
             self._runner = (slots, self._make_runner(slots))
         return self._runner[1]
+
+    def shrink(self) -> str | None:
+        """See `Engine.shrink`: smaller chunks first, which need less room, then a smaller arena."""
+        limits = self.limits
+        if limits.budget > LEAST_BUDGET:
+            self.limits = replace(limits, budget=limits.budget // 2)
+            done = f"chunks of {self.limits.budget:,} tokens"
+        elif limits.slots > LEAST_SLOTS:
+            self.limits = replace(limits, slots=limits.slots // 2)
+            done = f"room for the keys and values of {self.limits.slots:,} tokens"
+        else:
+            return None
+        # What the failed chunk held may hang in the cycles of its traceback.
+        self._runner = None
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        return done
 
     def _release(self) -> None:
         self._busy = False

@@ -7,12 +7,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
 import numpy as np
+import torch
 
-from covey.engine.base import Answers, Counters, PromptBatch
+from covey.engine.base import Answers, Counters, OutOfMemory, PromptBatch
 from covey.engine.chunk import AnswerPart, BuiltChunk
 from covey.engine.grove import Grove
 from covey.engine.jobs import Job
@@ -223,7 +225,8 @@ class LocalSession:
             trees = [self._works[part.job.ticket].asked.tree for part in built.parts]
             reading = ChunkReading(built.parts, trees)
             launching = time.perf_counter()
-            launched = self._runner.launch(built.chunk, reading.wanted)
+            with _device_errors():
+                launched = self._runner.launch(built.chunk, reading.wanted)
             self._flying.append((built, reading, launched))
             waited += time.perf_counter() - launching
             counters.chunks += 1
@@ -235,7 +238,8 @@ class LocalSession:
             return bool(self._queue)
         waiting = time.perf_counter()
         built, reading, launched = self._flying.popleft()
-        found, seconds = launched.result()
+        with _device_errors():
+            found, seconds = launched.result()
         waited += time.perf_counter() - waiting
         for number, part in enumerate(built.parts):
             self._deliver(part, reading.values(number, part, found))
@@ -331,3 +335,21 @@ class LocalSession:
 def _places(pairs: Pairs, some: Pairs) -> Int64:
     """Where the rows of some of the pairs stand among all."""
     return np.searchsorted(pairs.rows, some.rows)
+
+
+@contextmanager
+def _device_errors() -> Iterator[None]:
+    """What a device says of itself, as Covey's errors."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise OutOfMemory(f"The device is out of memory ({_first_line(error)}).") from None
+    except torch.AcceleratorError as error:
+        raise RunError(
+            f"The device failed while it ran a chunk ({_first_line(error)}). What was answered "
+            "before is kept; run the query again, in a new process."
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from covey.engine.base import Answers as EngineAnswers
-from covey.engine.base import Engine, EngineSession, PromptBatch
+from covey.engine.base import Engine, EngineSession, OutOfMemory, PromptBatch, carry_on
 from covey.errors import RunError
 from covey.execution.answers import Answers
 from covey.execution.budget import BudgetWatch
@@ -52,6 +53,7 @@ class _Ticket:
     wanted: Ints
     keys: Ints
     left: int
+    reads: float
 
 
 class Asker:
@@ -87,10 +89,14 @@ class Asker:
         self._answers = answers
         self._report = report
         self._progress = progress
+        self._engine: Engine | None = None
         self._session: EngineSession | None = None
         self._work: Iterator[EngineAnswers] | None = None
         self._asking: dict[int, _Asking] = {}
         self._tickets: dict[int, _Ticket] = {}
+        self._numbers = itertools.count()
+        # The session's number of a ticket -> its own: a second session counts anew.
+        self._submitted: dict[int, int] = {}
         self._tokens_seen = 0
         self._share = 1.0
         self._interrupts = interrupts
@@ -151,13 +157,14 @@ class Asker:
             return frozenset(tickets)
         if self._watch is not None:
             self._watch.before(len(wanted))
-        ticket = session.submit(PromptBatch(call.question, wanted, reads))
+        ticket = next(self._numbers)
+        self._submitted[session.submit(PromptBatch(call.question, wanted, reads))] = ticket
         asking = self._asking.get(call.index)
         if asking is None:
             asking = self._asking[call.index] = _Asking(call, self._report.operators[call.index])
             self._progress.start(asking.operator.call, None)
         asking.total += len(wanted)
-        self._tickets[ticket] = _Ticket(asking, wanted, keys, len(wanted))
+        self._tickets[ticket] = _Ticket(asking, wanted, keys, len(wanted), reads)
         return frozenset({ticket, *tickets})
 
     def _take_stored(self, call: AICall, wanted: Ints, keys: Ints) -> tuple[Ints, Ints]:
@@ -191,16 +198,52 @@ class Asker:
             self._work = self._open().run()
         started = time.perf_counter()
         with self._interrupts.chunk():
-            answers = next(self._work, None)
+            answers = self._next()
         if answers is None:
             self._work = None
             return None
-        ticket = self._tickets[answers.ticket]
+        number = self._submitted[answers.ticket]
+        ticket = self._tickets[number]
         ticket.asking.operator.seconds += time.perf_counter() - started
         self._keep(ticket, answers)
+        if ticket.left == 0:
+            del self._submitted[answers.ticket]
         if self._interrupts.wanted:
             raise Stopped(self._how_to_go_on())
-        return answers.ticket, ticket.wanted[answers.rows]
+        return number, ticket.wanted[answers.rows]
+
+    def _next(self) -> EngineAnswers | None:
+        """Some answers of the engine, which uses less memory where it had too little."""
+        while self._work is not None:
+            try:
+                return next(self._work, None)
+            except OutOfMemory as error:
+                reason = str(error)
+            self._use_less(reason)
+        return None
+
+    def _use_less(self, reason: str) -> None:
+        """Go on with what has no answer in a session that needs less memory.
+
+        Raises:
+            RunError: the engine cannot do with less.
+        """
+        self._stack.close()
+        self._session = self._work = None
+        done = self._engine.shrink() if self._engine is not None else None
+        if done is None:
+            raise RunError(f"{reason} It cannot use less. {self._how_to_go_on()}")
+        note = f"The device was out of memory: the query went on with {done}."
+        self._report.notes.append(note)
+        session = self._open()
+        self._submitted.clear()
+        for number, ticket in self._tickets.items():
+            question = ticket.asking.call.question
+            found, _ = self._answers.of(question).find(ticket.wanted)
+            ticket.wanted, ticket.keys = ticket.wanted[~found], ticket.keys[~found]
+            batch = PromptBatch(question, ticket.wanted, ticket.reads)
+            self._submitted[session.submit(batch)] = number
+        self._work = session.run()
 
     def check(self) -> None:
         """Judge the shares of failed prompts, now that every prompt has its answer.
@@ -234,23 +277,29 @@ class Asker:
 
     def _open(self) -> EngineSession:
         if self._session is None:
-            started = time.perf_counter()
-            engine = self._load()
-            self._report.load_seconds = time.perf_counter() - started
-            self._report.model = engine.name
+            engine = self._engine or self._loaded()
             self._session = self._stack.enter_context(engine.session(self._documents))
+            carry_on(self._session.counters, self._report.counters)
             self._report.counters = self._session.counters
-            if self._store is not None and engine.fingerprint is not None:
+            known = engine.fingerprint
+            if self._store is not None and self._stored is None and known is not None:
                 self._stored = StoredAnswers(
                     self._store,
                     engine.name,
-                    engine.fingerprint,
+                    known,
                     self._documents,
                     self._report.notes,
                 )
             if self._watch is not None:
                 self._watch.start(kept=self._stored is not None)
         return self._session
+
+    def _loaded(self) -> Engine:
+        started = time.perf_counter()
+        self._engine = engine = self._load()
+        self._report.load_seconds = time.perf_counter() - started
+        self._report.model = engine.name
+        return engine
 
     def _keep(self, ticket: _Ticket, answers: EngineAnswers) -> None:
         call, operator = ticket.asking.call, ticket.asking.operator
@@ -279,7 +328,7 @@ class Asker:
         asking.done += len(answers.rows)
         ticket.left -= len(answers.rows)
         if ticket.left == 0:
-            del self._tickets[answers.ticket]
+            del self._tickets[self._submitted[answers.ticket]]
         fresh = self._report.counters.fresh_tokens - self._tokens_seen
         self._tokens_seen += fresh
         asking.tokens += fresh

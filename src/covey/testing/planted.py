@@ -72,6 +72,10 @@ class PlantedModel:
         """Open a session; see `covey.engine.base.Engine`."""
         return PlantedSession(self, documents)
 
+    def shrink(self) -> str | None:
+        """It needs no memory of a device."""
+        return None
+
     def scores(self, question: Question, documents: tuple[str, ...]) -> list[float] | None:
         """The scores of one prompt; None where it fails."""
         self.calls.append((question.template, documents))
