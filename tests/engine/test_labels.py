@@ -11,13 +11,17 @@ import torch
 
 from covey.engine import load
 from covey.engine.base import Counters, PromptBatch
+from covey.engine.labels import build_tree
 from covey.engine.loaded import LoadedEngine
 from covey.engine.questions import QuestionEncoder
+from covey.engine.reading import CONTENT_FREE
+from covey.engine.readout import answer_tokens, margins
+from covey.errors import InputError
 from covey.models.files import ModelFiles
 from covey.models.tokenizer import TextEncoder
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import RAW_V1
-from covey.prompts.question import Label, Method, Question, QuestionKind
+from covey.prompts.question import Calibration, Example, Label, Method, Question, QuestionKind
 from models.smollm2 import smollm2_path, transformers_smollm2
 from models.tiny import make_model, plain_logits, write_folder
 
@@ -223,3 +227,87 @@ def engine_tree(engine: LoadedEngine, question: Question) -> Any:
     tree = QuestionEncoder(RAW_V1, engine._encoder, engine._spec.bos).encode(question).tree
     assert tree is not None
     return tree
+
+
+def test_examples_and_label_by_label_are_whole_prompts(tiny: Any) -> None:
+    brute, engine = tiny
+    engine.limits = replace(engine.limits, budget=64, slots=600, node_tokens=0)
+    labels = (Label("refund"), Label("refund for", "money"), Label("waits"))
+    examples = (Example(("the order",), "waits"), Example(("a customer",), "refund"))
+    rows = [(text,) for text in TEXTS]
+    question = Question(QuestionKind.CLASSIFY, "Which?", 1, labels, examples=examples)
+    assert "the order\nANSWER: waits\n\nDOCUMENT:\na customer" in "".join(
+        part.text for part in RAW_V1.parts(question)
+    )
+    check_question(brute, engine, question, rows)
+    each = Question(QuestionKind.EACH, "Which?", 1, labels)
+    answers = answer_tokens(brute._encoder)
+    rows_of_head = list(answers.true + answers.false)
+    expected = [
+        [
+            float(margins(plain_logits(brute._theirs, ids)[rows_of_head][None], len(answers.true)))
+            for ending in RAW_V1.endings(each)
+            for ids in [[*brute.prompt(each, row), *brute._encoder.ids(ending)]]
+        ]
+        for row in rows
+    ]
+    found, _ = ask(engine, each, rows)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_examples_are_computed_once_for_all_rows(tiny: Any) -> None:
+    brute, engine = tiny
+    engine.limits = replace(engine.limits, budget=64, slots=9_000, node_tokens=0)
+    examples = tuple(Example((f"the customer waits for order {i}",), "TRUE") for i in range(9))
+    question = Question(QuestionKind.JUDGE, "Does the customer wait? {0}", 1, examples=examples)
+    rows = [(f"order {i} is a refund",) for i in range(20)]
+    _, counters = ask(engine, question, rows)
+    assert counters.fresh_tokens == plain_tokens(brute, question, rows)
+
+
+@pytest.mark.parametrize("kind", list(QuestionKind))
+def test_a_prior_is_the_mean_over_content_free_documents(tiny: Any, kind: QuestionKind) -> None:
+    _, engine = tiny
+    engine.limits = replace(engine.limits, budget=40, slots=500, in_flight=2)
+    labels = () if kind is QuestionKind.JUDGE else random_labels(1, 6)
+    plain = Question(kind, "What does {0} say?", 1, labels, full=True)
+    rows = [(text,) for text in TEXTS]
+    scores, _ = ask(engine, plain, rows)
+    prior = ask(engine, plain, [(text,) for text in CONTENT_FREE])[0].mean(axis=0)
+    expected = scores - prior
+    if kind is QuestionKind.CLASSIFY:
+        expected -= np.log(np.exp(expected).sum(axis=1, keepdims=True))
+    corrected = replace(plain, calibration=Calibration(prior=True))
+    found, counters = ask(engine, corrected, rows)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert counters.prompts == len(rows)
+    if kind is QuestionKind.CLASSIFY:
+        for method in (Method.TRIE, Method.STEPWISE):
+            best, _ = ask(engine, replace(corrected, full=False, method=method), rows)
+            shifted = scores - prior
+            at = shifted[np.arange(len(rows)), best[:, 0].astype(int)]
+            np.testing.assert_allclose(at, shifted.max(axis=1), atol=1e-4)
+            np.testing.assert_allclose(best[:, 1], at, atol=1e-4)
+    else:
+        line = replace(plain, calibration=Calibration(True, 0.5, -1.0))
+        np.testing.assert_allclose(ask(engine, line, rows)[0], 0.5 * expected - 1.0, atol=1e-4)
+
+
+def test_a_question_that_is_too_long_by_itself_fails_every_row(tiny: Any) -> None:
+    _, engine = tiny
+    before = engine.limits
+    engine.limits = replace(engine.limits, context=12)
+    for calibration in (None, Calibration(prior=True)):
+        question = Question(
+            QuestionKind.CLASSIFY, "", 1, random_labels(1, 6), calibration=calibration
+        )
+        scores, counters = ask(engine, question, [(text,) for text in TEXTS])
+        assert np.isnan(scores).all() and counters.failed == len(TEXTS)
+    engine.limits = before
+
+
+def test_labels_with_equal_tokens_or_a_line_break_are_refused(tiny: Any) -> None:
+    with pytest.raises(InputError, match="'a' and 'b' are the same to the model"):
+        build_tree([[1, 2], [1, 2]], 9, ["a", "b"])
+    with pytest.raises(InputError, match="'a\\\\nb' holds a line break"):
+        build_tree([[1, 9, 2], [1, 2]], 9, ["a\nb", "b"])

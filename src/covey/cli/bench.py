@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from covey.cli.checkout import in_checkout
+from covey.cli.demo import DEMO_MODEL, TICKETS
 from covey.cli.guard import guarded
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run a benchmark.")
@@ -57,6 +59,24 @@ def report(context: typer.Context) -> None:
 def compare(context: typer.Context) -> None:
     """Compare two folders of result files query by query."""
     _suite(["compare", *context.args], "compare")
+
+
+@app.command()
+@guarded
+def quality(
+    model: Annotated[
+        str, typer.Option("--model", "-m", metavar="MODEL", help="A name or a path.")
+    ] = DEMO_MODEL,
+    rows: Annotated[int, typer.Option("--rows", min=2, help="Tickets to measure.")] = 68,
+) -> None:
+    """Compare answers to the example tickets with hand labels, way by way."""
+    path = in_checkout(TICKETS, "covey bench quality")
+
+    import covey
+    from covey.cli.quality import measure
+
+    with covey.connect(model) as connection:
+        typer.echo(measure(connection, str(path), rows))
 
 
 def _suite(arguments: list[str], command: str) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from covey.logical.calls import AICall, OnError, Reading
 from covey.prompts.question import QuestionKind
@@ -70,13 +69,13 @@ def read_labels(call: AICall, scores: Floats, missing: Bools) -> pa.Array:
         with np.errstate(invalid="ignore"):
             low = np.exp(score[:, 0]) < call.options.threshold
         chosen[low, 0] = len(names) - 1  # the fallback is the last
-    flat = names.take(pa.array(chosen.ravel()))
     if call.reading is Reading.LABEL:
-        return pc.if_else(pa.array(missing), pa.scalar(None, pa.string()), flat)
+        return names.take(pa.array(chosen[:, 0], mask=missing))
+    flat = names.take(pa.array(chosen[~missing].ravel()))
     offsets = _offsets(np.full(count, width), missing)
     if call.reading is Reading.LABELS:
         return pa.ListArray.from_arrays(offsets, flat)
-    probabilities = pa.array(np.exp(score).ravel())
+    probabilities = pa.array(np.exp(score[~missing]).ravel())
     return pa.MapArray.from_arrays(offsets, flat, probabilities)
 
 
@@ -88,9 +87,9 @@ def _each(call: AICall, names: pa.Array, scores: Floats, missing: Bools) -> pa.A
     """The labels that apply by themselves, in the order of the list."""
     count, width = scores.shape
     if _all(call):
-        flat = names.take(pa.array(np.tile(np.arange(width), count)))
+        flat = names.take(pa.array(np.tile(np.arange(width), count - missing.sum())))
         offsets = _offsets(np.full(count, width), missing)
-        return pa.MapArray.from_arrays(offsets, flat, pa.array(sigmoid(scores).ravel()))
+        return pa.MapArray.from_arrays(offsets, flat, pa.array(sigmoid(scores[~missing]).ravel()))
     with np.errstate(invalid="ignore"):
         applies = scores > log_odds(call.options.threshold)
     texts = names
@@ -104,9 +103,9 @@ def _each(call: AICall, names: pa.Array, scores: Floats, missing: Bools) -> pa.A
 
 
 def _offsets(sizes: npt.NDArray[np.int64], missing: Bools) -> pa.Array:
-    """Offsets of lists of some sizes; a list is NULL where its offset is."""
+    """Offsets of lists of some sizes; a missing list holds nothing, and its offset is NULL."""
     offsets = np.zeros(len(sizes) + 1, dtype=np.int32)
-    np.cumsum(sizes, out=offsets[1:])
+    np.cumsum(np.where(missing, 0, sizes), out=offsets[1:])
     return pa.array(offsets, mask=np.append(missing, False))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from covey.prompts.question import Question
+from covey.prompts.question import Method, Question, QuestionKind
 
 Span = tuple[int, int]
 
@@ -112,6 +112,22 @@ class AICall:
         if self.options.on_error is OnError.VALUE:
             return f'STRUCT("value" {value}, error VARCHAR)'
         return value
+
+    @property
+    def note(self) -> str | None:
+        """How its labels are found, where that is not plain from the call."""
+        asked = self.question
+        if asked.kind is QuestionKind.EACH:
+            return f"one TRUE or FALSE for each of {len(asked.labels)} labels"
+        if asked.kind is not QuestionKind.CLASSIFY:
+            return None
+        if asked.method is Method.LETTERS:
+            return "by letters, another prompt: its labels may differ from those of trie and steps"
+        if asked.full:
+            return "by trie: the probabilities of all labels in one pass"
+        if asked.method is None:
+            return "by trie or by steps, whichever takes fewer tokens: both find the same label"
+        return f"by {'trie' if asked.method is Method.TRIE else 'steps'}, as the query says"
 
     @property
     def text_lookup(self) -> str:

@@ -52,6 +52,8 @@ def explain(plan: PhysicalPlan, forecast: Forecast, actual: Actual | None = None
         lines.append(f"on demand: {one_line(plan.sql[slice(*plan.calls[index].span)])}")
         lines.append(f"    because {plan.on_demand[index]}")
         lines += _asked(index, forecast, actual)
+    notes = {f"{call.name}: {call.note}" for call in plan.calls if call.note is not None}
+    lines += sorted(notes)
     if not plan.calls:
         return "\n".join([*lines, "DuckDB runs all of it"])
     lines += ["then DuckDB runs the rest", "", *_figures(forecast, actual)]

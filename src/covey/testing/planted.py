@@ -112,8 +112,8 @@ class PlantedModel:
 
 def _wrong_label(chosen: object, count: int) -> str:
     return (
-        f"The label function gave {chosen!r}, but there are labels 0 to {count - 1}: give one of "
-        f"these numbers, or {count} weights."
+        f"The label function gave {repr(chosen)[:60]}, but there are labels 0 to {count - 1}:"
+        f" give one of these numbers, or {count} weights."
     )
 
 

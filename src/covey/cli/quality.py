@@ -1,0 +1,170 @@
+"""`covey bench quality`: answers to the example tickets against hand labels, way by way."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from covey.cli.agreement import agreement
+from covey.cli.demo import QUESTIONS, ROWS
+from covey.cli.table import render
+
+if TYPE_CHECKING:
+    import covey
+
+# Examples and calibration come from tickets that are not measured.
+OTHERS = "language = 'en' AND created < DATE '2026-07-01'"
+LABELS = ("billing", "bug report", "shipping", "account access", "feature request", "praise")
+TASK = "What is the message mainly about?"
+# Longest text shown as an example, in characters: all rows attend to it.
+_SHORT = 400
+# Tickets that a calibration is learned from.
+_LEARNED = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to ask; `method` is "" for TRUE and FALSE."""
+
+    method: str
+    calibration: str = ""
+    examples: bool = False
+
+    def options(self, examples: str) -> str:
+        """The options of a call, with a comma before each."""
+        named = [f"method => '{self.method}'"] if self.method else []
+        if self.calibration:
+            named.append(f"calibration => '{self.calibration}'")
+        if self.examples:
+            named.append(f"examples => {examples}")
+        return "".join(f", {option}" for option in named)
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        return self.calibration or "-", "yes" if self.examples else "-"
+
+
+CLASSIFY = (
+    Way("trie"),
+    Way("stepwise"),
+    Way("letters"),
+    Way("trie", "prior"),
+    Way("letters", "prior"),
+    Way("trie", examples=True),
+    Way("letters", examples=True),
+    Way("trie", "prior", True),
+)
+JUDGE = (Way(""), Way("", "prior"), Way("", "labelled"), Way("", examples=True))
+
+
+def measure(con: covey.Connection, path: str, rows: int) -> str:
+    """Both tables, as text.
+
+    Args:
+        con: a connection whose model is measured.
+        path: the example tickets.
+        rows: how many tickets are measured, the first in order of `id`.
+    """
+    con.register("tickets", path)
+    measured = f"(FROM tickets WHERE {ROWS} AND body IS NOT NULL ORDER BY id LIMIT {rows})"
+    return f"{_topics(con, measured)}\n\n{_judgements(con, measured)}"
+
+
+def _topics(con: covey.Connection, measured: str) -> str:
+    listed = ", ".join(f"'{label}'" for label in LABELS)
+    shown = _examples(con, "topic", LABELS, 1)
+    calls = ",\n".join(
+        f"AI.CLASSIFY(body, [{listed}], task_description => '{TASK}'{way.options(shown)}) AS c{i}"
+        for i, way in enumerate(CLASSIFY)
+    )
+    table = con.run(f"SELECT topic, {calls} FROM {measured} WHERE topic IS NOT NULL").arrow()
+    right = table["topic"].to_pylist()
+    lines = []
+    for i, way in enumerate(CLASSIFY):
+        given = table[f"c{i}"].to_pylist()
+        lines.append((way.method, *way.shown, *_shares(right, given)))
+    common = Counter(right).most_common(1)[0][1] / len(right)
+    names = ["method", "calibration", "examples", "agree", "balanced"]
+    return (
+        f"The topic of {len(right)} tickets, one of {len(LABELS)}; the commonest is right for"
+        f" {common:.0%}:\n"
+        + render(names, lines, total_rows=len(lines), width=None)
+        + "\nbalanced: mean over topics of the share that is right; chance is "
+        + f"{1 / len(LABELS):.0%}."
+    )
+
+
+def _shares(right: Sequence[str], given: Sequence[str | None]) -> tuple[str, str]:
+    """Share of answers that are right, and its mean over the right answers."""
+    hits = [a == b for a, b in zip(right, given, strict=True)]
+    shares = []
+    for label in dict.fromkeys(right):
+        inside = [hit for hit, each in zip(hits, right, strict=True) if each == label]
+        shares.append(sum(inside) / len(inside))
+    return f"{sum(hits) / len(hits):.0%}", f"{sum(shares) / len(shares):.0%}"
+
+
+def _judgements(con: covey.Connection, measured: str) -> str:
+    con.run(
+        "CREATE OR REPLACE TEMP TABLE others AS FROM tickets "
+        f"WHERE {OTHERS} AND body IS NOT NULL ORDER BY id LIMIT {_LEARNED}"
+    )
+    lines = []
+    for asked in QUESTIONS:
+        con.calibrate(f"{asked.question} {{body}}", "others", label=asked.label)
+        shown = _examples(con, asked.label, (True, False), 2)
+        calls = ",\n".join(
+            f"AI.MARGIN({asked.prompt}{way.options(shown)}) AS m{i}" for i, way in enumerate(JUDGE)
+        )
+        table = con.run(f"SELECT {asked.label} AS label, {calls} FROM {measured}").arrow()
+        labels = table["label"].to_pylist()
+        for i, way in enumerate(JUDGE):
+            margins = table[f"m{i}"].to_pylist()
+            pairs = [
+                (label, margin)
+                for label, margin in zip(labels, margins, strict=True)
+                if label is not None and margin is not None and math.isfinite(margin)
+            ]
+            lines.append((asked.question if not i else "", *way.shown, *_figures(pairs)))
+    names = ["question", "calibration", "examples", "tickets", "agree", "commoner", "balanced"]
+    return (
+        "TRUE and FALSE:\n"
+        + render([*names, "AUC"], lines, total_rows=len(lines), width=None)
+        + "\nprior: content-free answers subtracted. labelled: learned from "
+        + f"{_LEARNED} tickets before July 2026.\nThe examples are of that time too; none of them"
+        + " is measured."
+    )
+
+
+def _figures(pairs: Sequence[tuple[bool, float]]) -> tuple[object, ...]:
+    if len({label for label, _ in pairs}) < 2:
+        return (len(pairs), "not measured", "", "", "")
+    found = agreement([label for label, _ in pairs], [margin for _, margin in pairs])
+    shares = (found.accuracy, found.majority, found.balanced)
+    return (found.rows, *(f"{share:.0%}" for share in shares), f"{found.auc:.2f}")
+
+
+def _examples(con: covey.Connection, label: str, answers: Sequence[Any], each: int) -> str:
+    """SQL of some short examples of each answer, the answers in turn."""
+    query = (
+        f"SELECT body, ({label}) FROM tickets WHERE {OTHERS} AND ({label}) IS NOT NULL"
+        f" AND length(trim(body)) BETWEEN 40 AND {_SHORT} ORDER BY id"
+    )
+    found: dict[Any, list[str]] = {answer: [] for answer in answers}
+    for body, answer in con.run(query).fetchall():
+        if len(found[answer]) < each:
+            found[answer].append(body)
+    texts = []
+    for place in range(each):
+        for answer, bodies in found.items():
+            if place < len(bodies):
+                written = str(answer).upper() if isinstance(answer, bool) else answer
+                texts.append(f"{{'input': {_quoted(bodies[place])}, 'label': '{written}'}}")
+    return f"[{', '.join(texts)}]"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
