@@ -17,7 +17,7 @@ from suite.report import write_report
 from suite.run import Settings, Suite, chosen
 from suite.summary import summarise
 
-COMMITTED = Path(__file__).parents[2] / "bench" / "results" / "cpu-smoke"
+COMMITTED = Path(__file__).parents[2] / "bench" / "results"
 SMOKE = Settings(scale=0.0, check=True)
 
 
@@ -34,15 +34,16 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_report_follows_from_the_committed_raw_files(tmp_path: Path) -> None:
-    folder = tmp_path / "again"
+@pytest.mark.parametrize("name", ["cpu-smoke", "planted-0.01"])
+def test_the_report_follows_from_the_committed_raw_files(name: str, tmp_path: Path) -> None:
+    committed, folder = COMMITTED / name, tmp_path / "again"
     (folder / "plots").mkdir(parents=True)
-    for path in (COMMITTED / "plots").glob("*.png"):
+    for path in (committed / "plots").glob("*.png"):
         (folder / "plots" / path.name).touch()
-    (folder / "raw").symlink_to(COMMITTED / "raw")
+    (folder / "raw").symlink_to(committed / "raw")
     written = write_report(folder, plots=False)
-    assert written.read_text() == (COMMITTED / "report.md").read_text()
-    assert (folder / "results.csv").read_text() == (COMMITTED / "results.csv").read_text()
+    assert written.read_text() == (committed / "report.md").read_text()
+    assert (folder / "results.csv").read_text() == (committed / "results.csv").read_text()
 
 
 def test_a_record_tells_what_ran_and_on_what(planted: Path) -> None:
@@ -143,3 +144,9 @@ def test_the_csv_has_every_figure(planted: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [row["query"] for row in rows] == ["IMDB-3", "FEV-5", "REL-AGENT-2"]
     assert all(float(row["seconds"]) > 0 for row in rows)
+
+
+def test_all_fifty_queries_have_duckdbs_rows_in_the_committed_run() -> None:
+    records = read_records(COMMITTED / "planted-0.01")
+    assert len(records) == 50 and all(record.rows_equal for record in records)
+    assert {record.settings["scale"] for record in records} == {0.01}
