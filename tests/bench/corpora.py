@@ -1,12 +1,16 @@
-"""Corpora of the benchmark suite, made once a test run."""
+"""Corpora of the benchmark suite, made once a test run, and a small model for it."""
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 from covey.prompts.tokens import Int64
+from models.tiny import make_model
+from suite.predicates import literals
 from suite.tables import Corpus, make_corpus
 from suite.tokens import CorpusTokens
+from suite.words import make_tokenizer, write_tokenizer
 
 
 @cache
@@ -20,3 +24,10 @@ class ConstructedLengths(CorpusTokens):
 
     def lengths(self, source: tuple[str, str]) -> Int64:
         return self.corpus.lengths[source[0]]
+
+
+def write_checkpoint(folder: Path) -> Path:
+    """A small random model that has the suite's tokenizer, as the hub would hold it."""
+    make_model("qwen3", tied=True, vocab_size=4_096).save_pretrained(folder)
+    write_tokenizer(make_tokenizer(literals()), folder)
+    return folder

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bench.corpora import write_checkpoint
 from covey.errors import InputError, RunError
 from suite.compare import agreement_of
 from suite.minimum import requested_tokens
@@ -21,15 +22,21 @@ from suite.queries import QUERIES
 from suite.querying import write_query
 from suite.records import read_records
 from suite.run import Settings, Suite, chosen, corpus_of
+from suite.tables import DEFAULT_SEED
 from suite.tokens import CorpusTokens
 from suite.truth import plant
 
-DOUBLE = PeerSettings("double", "smollm2-135m", {}, "double", scale=0.0)
+
+@pytest.fixture(scope="module")
+def double(tmp_path_factory: pytest.TempPathFactory) -> PeerSettings:
+    """The double on the smoke size, with a small model's tokenizer."""
+    folder = write_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+    return PeerSettings("double", str(folder), {}, "double", scale=0.0)
 
 
 @cache
 def tokens() -> CorpusTokens:
-    return CorpusTokens(corpus_of(0.0, DOUBLE.seed))
+    return CorpusTokens(corpus_of(0.0, DEFAULT_SEED))
 
 
 def silent(line: str) -> None:
@@ -66,9 +73,11 @@ def _tokens(stage: Stage, window: range) -> int:
     return int(stage.lengths()[window.start : window.stop].sum())
 
 
-def test_a_peer_runs_in_its_own_process_and_leaves_records(tmp_path: Path) -> None:
+def test_a_peer_runs_in_its_own_process_and_leaves_records(
+    double: PeerSettings, tmp_path: Path
+) -> None:
     said: list[str] = []
-    suite = PeerSuite(replace(DOUBLE, repeats=2), tmp_path, sys.executable, said.append)
+    suite = PeerSuite(replace(double, repeats=2), tmp_path, sys.executable, said.append)
     suite.run(chosen(["FEV-3", "IMDB-14"]))
     records = {record.query: record for record in read_records(tmp_path)}
     assert records.keys() == {"FEV-3", "IMDB-14"}
@@ -81,32 +90,38 @@ def test_a_peer_runs_in_its_own_process_and_leaves_records(tmp_path: Path) -> No
     assert said == []
 
 
-def test_a_failing_query_and_a_dying_peer_are_told(tmp_path: Path) -> None:
-    settings = replace(DOUBLE, settings={"fail_on": "FEV-1"})
+def test_a_failing_query_and_a_dying_peer_are_told(double: PeerSettings, tmp_path: Path) -> None:
+    settings = replace(double, settings={"fail_on": "FEV-1"})
     PeerSuite(settings, tmp_path, sys.executable, silent).run(chosen(["FEV-1", "LEP-1"]))
     problems = {record.query: record.problem for record in read_records(tmp_path)}
     assert problems == {"FEV-1": "RuntimeError: this query was told to fail", "LEP-1": None}
     with pytest.raises(RunError, match="--python names another"):
-        PeerSuite(DOUBLE, tmp_path / "x", "/bin/false", silent).run(chosen(["FEV-1"]))
+        PeerSuite(double, tmp_path / "x", "/bin/false", silent).run(chosen(["FEV-1"]))
     with pytest.raises(InputError, match="Known: double"):
-        PeerSuite(replace(DOUBLE, peer="nobody"), tmp_path, sys.executable, silent)
+        PeerSuite(replace(double, peer="nobody"), tmp_path, sys.executable, silent)
     assert {"double", "transformers", "vllm"} <= set(peer_names())
 
 
-def test_transformers_says_what_covey_says(tmp_path: Path) -> None:
-    model = "smollm2-135m"
-    Suite(Settings(model=model, scale=0.0), tmp_path, silent).run(chosen(["LEP-1"]))
-    settings = PeerSettings("transformers", model, {"batch": 4}, "transformers", scale=0.0)
-    PeerSuite(settings, tmp_path, sys.executable, silent).run(chosen(["LEP-1"]))
-    files = [tmp_path / "answers" / f"{name}.LEP-1.npz" for name in ("covey", "transformers")]
-    found = agreement_of({"LEP-1": files[0]}, {"LEP-1": files[1]})
-    assert sum(found.prompts) == sum(found.equal) == 6
+def test_transformers_says_what_covey_says(double: PeerSettings, tmp_path: Path) -> None:
+    queries = chosen(["BIO-2", "FEV-11"])
+    Suite(Settings(model=double.model, scale=0.0), tmp_path, silent).run(queries)
+    settings = replace(double, peer="transformers", label="transformers", settings={"batch": 4})
+    PeerSuite(settings, tmp_path, sys.executable, silent).run(queries)
+    names = ("covey", "transformers")
+    files = [
+        {plan.id: tmp_path / "answers" / f"{name}.{plan.id}.npz" for plan in queries}
+        for name in names
+    ]
+    found = agreement_of(*files)
+    assert (sum(found.prompts), found.labelled) == (30, 8)
+    assert sum(found.equal) == 30 and found.same_label == 8
     margins = []
-    for path in files:
-        with np.load(path) as said:
-            order = np.argsort(said["rows0"][:, 0])
+    for side in files:
+        with np.load(side["BIO-2"]) as said:
+            order = np.lexsort(said["rows0"].T)
             margins.append(said["scores0"][order, 0])
     assert np.abs(margins[0] - margins[1]).max() < 1e-3
+    assert margins[0].std() > 0.01  # a small random model tells its prompts apart
 
 
 def test_a_peer_that_plans_gets_tables_prompts_and_the_whole_truth(tmp_path: Path) -> None:

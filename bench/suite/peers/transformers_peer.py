@@ -60,7 +60,8 @@ class Transformers(Peer):
         return fresh, margins
 
     def _classify(self, stage: Stage) -> tuple[int, np.ndarray]:
-        """Summed log-probabilities of each label's tokens behind each prompt."""
+        """Log-probabilities of the labels, by Covey's rule: where labels part, a choice among
+        the tokens that some label has next."""
         scores = np.empty((len(stage), len(stage.labels)))
         fresh = 0
         for index in range(len(stage)):
@@ -72,10 +73,9 @@ class Transformers(Peer):
                 states = self._states(group)
                 for i, ids in enumerate(group):
                     own = states[i, len(prompt) - 1 : len(ids) - 1]
-                    chances = self._model.get_output_embeddings()(own).float().log_softmax(-1)
-                    wanted = torch.tensor(ids[len(prompt) :])
-                    picked = chances[torch.arange(len(wanted)), wanted]
-                    scores[index, start + i] = float(picked.sum())
+                    logits = self._model.get_output_embeddings()(own).float()
+                    label = stage.labels[start + i]
+                    scores[index, start + i] = _log_probability(label, stage.labels, logits)
         return fresh, scores
 
     def _batches(self, lengths: np.ndarray) -> list[np.ndarray]:
@@ -95,6 +95,22 @@ class Transformers(Peer):
             input_ids=ids, attention_mask=mask, use_cache=False
         ).last_hidden_state
         return states
+
+
+def _log_probability(
+    label: tuple[int, ...], labels: tuple[tuple[int, ...], ...], logits: torch.Tensor
+) -> float:
+    """Of one label, given the (tokens, vocabulary) logits before each of its tokens."""
+    total = 0.0
+    for place, token in enumerate(label):
+        same = [other for other in labels if other[:place] == label[:place]]
+        if any(len(other) == place for other in same):
+            raise NotImplementedError("a label that begins another one")
+        choices = sorted({other[place] for other in same})
+        if len(choices) > 1:
+            chances = logits[place, choices].log_softmax(0)
+            total += float(chances[choices.index(token)])
+    return total
 
 
 def _load(path: Path) -> Any:
