@@ -71,6 +71,14 @@ CASES: dict[str, Callable[[], Any]] = {
     "more failures than allowed": lambda: connect(lambda q, d: None).run(
         "SELECT AI.IF(body, max_error_ratio => 0.5) FROM t"
     ),
+    "a query above its budget": lambda: connect(max_calls=0).run(ASK),
+    "a run above its budget": lambda: connect(max_calls=1).run(
+        "SELECT AI.IF(body) FROM t WHERE AI.IF(PROMPT('Urgent? {0}', body))"
+    ),
+    "a budget that is no number": lambda: connect(max_cost="5"),
+    "a budget below nothing": lambda: connect().sql(ASK, max_tokens=-1),
+    "a price that is no number": lambda: connect(price_per_hour="much"),
+    "a plan in a form that nobody has": lambda: connect().explain(ASK, "yaml"),
     "register of a wrong kind": lambda: connect().register("x", 3),
     "register of a list": lambda: connect().register("x", [1, 2]),
     "register without a name": lambda: connect().register("", pa.table({"a": [1]})),

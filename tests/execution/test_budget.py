@@ -132,6 +132,8 @@ def test_answers_of_earlier_runs_are_not_counted(cache_folder) -> None:
     assert again.sql(TWO).fetchall() == [(40,)]
     assert len(model.calls) == 80
     assert again.sql(TWO).estimate().calls.high == 0
+    text = again.sql(TWO).explain(analyze=True)
+    assert "was: 0 prompts, 40 answered by earlier runs, 40 TRUE (100%)" in text
 
 
 def test_pass_rates_are_known_from_answers_of_earlier_runs() -> None:

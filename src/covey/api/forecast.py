@@ -137,7 +137,7 @@ class Explained:
             money=None if price is None else report.seconds * price / 3600.0,
             peak=peak,
             asked={
-                index: CallActual(done.prompts, done.true, done.failed)
+                index: CallActual(done.prompts, done.stored, done.true, done.failed)
                 for index, done in enumerate(report.operators)
             },
         )

@@ -138,10 +138,12 @@ class BudgetWatch:
                 self._stop("max_cost", cost, self._budget.max_cost, "cost")
 
     def _stop(self, name: str, found: float, limit: float, verb: str) -> None:
+        some = "prompt was" if self._answered == 1 else "prompts were"
+        answered = f"{self._answered:,} {some} answered"
         kept = ", and those answers are kept: the next run asks only the rest" if self._kept else ""
         raise BudgetError(
             f"The query was stopped: it {verb} {_shown(name, found)}, and {name} allows "
-            f"{_shown(name, limit)}. {self._answered:,} prompts were answered{kept}. "
+            f"{_shown(name, limit)}. {answered}{kept}. "
             f"Raise {name}, or narrow the query."
         )
 
@@ -149,10 +151,15 @@ class BudgetWatch:
 def _shown(name: str, value: float) -> str:
     match name:
         case "max_calls":
-            return f"{size(value)} model calls"
+            return _counted(value, "model call")
         case "max_tokens":
-            return f"{size(value)} tokens"
+            return _counted(value, "token")
         case "max_seconds":
             return seconds(value)
         case _:
             return money(value)
+
+
+def _counted(number: float, what: str) -> str:
+    shown = size(number)
+    return f"{shown} {what}" if shown == "1" else f"{shown} {what}s"

@@ -98,8 +98,11 @@ def _asked(index: int, forecast: Forecast, actual: Actual | None) -> list[str]:
     done = None if actual is None else actual.asked.get(index)
     if done is not None:
         text = f"    was: {_count(done.prompts, 'prompt')}"
-        if done.true is not None and done.prompts:
-            text += f", {done.true:,} TRUE ({done.true / done.prompts:.0%})"
+        if done.stored:
+            text += f", {done.stored:,} answered by earlier runs"
+        answers = done.prompts + done.stored
+        if done.true is not None and answers:
+            text += f", {done.true:,} TRUE ({done.true / answers:.0%})"
         lines.append(text + (f", {done.failed:,} failed" if done.failed else ""))
     return lines
 

@@ -167,10 +167,12 @@ class CallActual:
 
     Attributes:
         prompts, failed: prompts asked, and those without an answer.
-        true: answered TRUE; None for a call that is no condition.
+        stored: answers that earlier runs had.
+        true: answers TRUE, asked or stored; None for a call that is no condition.
     """
 
     prompts: int
+    stored: int
     true: int | None
     failed: int
 
