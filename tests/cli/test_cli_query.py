@@ -170,6 +170,25 @@ def test_explain_prints_a_plan_and_asks_nothing(command_line: CommandLine, ticke
     assert "AI.IF" in ended.stdout
 
 
+def test_explain_as_json_and_beside_what_happened(command_line: CommandLine, tickets: Path) -> None:
+    command_line.plant(never_asked)
+    ended = command_line("explain", "--json", grouped(tickets))
+    assert ended.code == 0
+    assert json.loads(ended.stdout)["statements"][0]["expected"]["calls"]["low"] > 0
+    command_line.plant(lambda question, documents: 0.9)
+    ended = command_line("explain", "--analyze", grouped(tickets))
+    assert ended.code == 0 and "; was " in ended.stdout
+
+
+def test_a_query_above_its_budget_is_1_and_asks_nothing(
+    command_line: CommandLine, tickets: Path
+) -> None:
+    command_line.plant(never_asked)
+    ended = command_line("query", "--max-calls", "0", grouped(tickets))
+    assert ended.code == 1
+    assert "max_calls" in ended.stderr and ended.stdout == ""
+
+
 def test_explain_reads_standard_input_and_refuses_wrong_sql(
     command_line: CommandLine, tickets: Path
 ) -> None:

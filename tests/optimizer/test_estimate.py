@@ -170,6 +170,16 @@ def test_a_row_that_duckdb_cannot_compute_is_a_reason_and_no_failure() -> None:
         assert "model calls       not known" in text
 
 
+def test_sources_that_take_long_to_count_are_not_counted(monkeypatch) -> None:
+    monkeypatch.setattr("covey.execution.dry_run.SECONDS_TO_SAMPLE", 0.2)
+    with planted(by_number(2, 0)) as con:
+        slow = "(SELECT count(a.i * b.i) AS c FROM range(400000) a(i), range(400000) b(i))"
+        text = con.explain(f"SELECT 1 FROM (SELECT body FROM t, {slow} WHERE c > 0) AS t WHERE {A}")
+        assert "load t: rows not counted" in text
+        assert "prompts not known before it runs: its sources take DuckDB too long to count" in text
+        assert con.sql("SELECT 1").fetchall() == [(1,)]
+
+
 def test_a_plan_is_text_or_json() -> None:
     with planted(by_number(2, 0)) as con, pytest.raises(covey.errors.InputError, match="'yaml'"):
         con.explain("SELECT 1", "yaml")

@@ -208,6 +208,8 @@ def _forecast(
     except (duckdb.Error, RunError) as error:
         # The run will meet the same, and say so in its place.
         reason = str(run_error(error) if isinstance(error, duckdb.Error) else error)
+        if isinstance(error, duckdb.InterruptException):
+            reason = "its sources take DuckDB too long to count"
         results = [DryResult({}, 0.0, {call.index: reason for call in plan.calls})]
     notes = () if note is None else (note,)
     return estimate(plan.calls, results, rates, dry.loads, outlook, connection.price, notes)

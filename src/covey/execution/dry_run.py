@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -33,6 +33,8 @@ SAMPLE_PAIRS = 200_000
 MIN_SAMPLE = 100
 # Seconds that DuckDB may take to find the rows of calls that run on demand.
 SECONDS_ON_DEMAND = 0.7
+# Seconds after which the sources are not looked at any longer.
+SECONDS_TO_SAMPLE = 20.0
 
 _SOURCE = re.compile(r"covey_source_\d+")
 UNREAD = "nothing reads it"
@@ -84,10 +86,18 @@ class DryRun:
         self.loads: dict[str, LoadForecast] = {}
 
     def __enter__(self) -> DryRun:
-        self._take_samples()
+        try:
+            self._take_samples()
+        except duckdb.Error:
+            self.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop the samples."""
         for sample in self._samples.values():
             with suppress(duckdb.Error):
                 self._connection.execute(f"DROP TABLE IF EXISTS {sample}").fetchall()
@@ -151,6 +161,10 @@ class DryRun:
             tally.stem_scale = part * self._column_scale(anchor, part)
 
     def _take_samples(self) -> None:
+        with _limited(self._connection, SECONDS_TO_SAMPLE):
+            self._count_and_sample()
+
+    def _count_and_sample(self) -> None:
         loads = [step for step in self._plan.steps if isinstance(step, Load)]
         counts: dict[str, int] = {}
         for load in loads:
@@ -223,14 +237,11 @@ class DryRun:
         if in_transaction(self._connection):
             # A mistake in a row would end the user's transaction.
             return dict.fromkeys(late, "a transaction is open")
-        timer = threading.Timer(SECONDS_ON_DEMAND, self._connection.interrupt)
-        timer.start()
         try:
-            steps.complete(partial(self._read, query))
+            with _limited(self._connection, SECONDS_ON_DEMAND):
+                steps.complete(partial(self._read, query))
         except duckdb.InterruptException:
             return dict.fromkeys(late, "DuckDB did not find its rows in the time of an estimate")
-        finally:
-            timer.cancel()
         self._scale_late(query, asker, whole)
         return {}
 
@@ -249,6 +260,17 @@ class DryRun:
         relation = self._connection.sql(query)
         for _ in relation.to_arrow_reader(10_000) if relation is not None else ():
             pass
+
+
+@contextmanager
+def _limited(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    """Interrupt DuckDB where it works longer than some time."""
+    timer = threading.Timer(seconds, connection.interrupt)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def sample_sizes(counts: Mapping[str, int]) -> dict[str, int]:

@@ -80,8 +80,13 @@ def _on_demand(plan: PhysicalPlan) -> Iterator[int]:
 
 
 def _load(number: int, load: Load, forecast: Forecast) -> list[str]:
-    known = forecast.loads.get(load.table, _NOT_LOADED)
-    rows = "rows depend on earlier answers" if known.rows is None else _count(known.rows, "row")
+    known = forecast.loads.get(load.table)
+    if known is None:
+        known, rows = _NOT_LOADED, "rows not counted"
+    else:
+        rows = "rows depend on earlier answers" if known.rows is None else ""
+    if known.rows is not None:
+        rows = _count(known.rows, "row")
     if known.sampled is not None:
         rows += f", of which the estimate looked at {known.sampled:,}"
     lines = [f"{number}. load {load.alias}: {rows}"]
