@@ -8,6 +8,7 @@ are resident.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -36,9 +37,6 @@ BYTES_A_TOKEN = 3.0
 # tokenise before the first answer, and to look through for each chunk of answers.
 BATCH_BYTES = 32_000_000
 BATCH_ROWS = 100_000
-# Rows that go first where the order rests on words alone: this share of all, and so many.
-PILOT_SHARE = 0.04
-MIN_PILOT = 12
 
 
 @dataclass(eq=False)
@@ -88,8 +86,9 @@ class FlowRunner:
         self._chooser = chooser
         self._choice: FlowChoice | None = None
         self._through = 0
-        # Random rows that go first, to see whether the order holds, and whether they are through.
-        self._pilot: Ints = np.empty(0, np.int64)
+        # Random rows that go through before the others, to see whether the order holds.
+        self._trials: deque[Ints] = deque()
+        self._tried: Ints = np.empty(0, np.int64)
         self._trying = False
         self._anchors = {
             ask.anchor_documents
@@ -101,12 +100,14 @@ class FlowRunner:
         """Ask until every row is through, or enough are found."""
         total = 0 if self._step.needed == 0 else self._runner.rows_of(self._step.table)
         self._choose(total)
-        while self._batches or self._next_row < total:
+        while self._batches or self._trials or self._next_row < total:
+            if self._trials and not self._batches:
+                self._add(_Batch(self._trials.popleft(), whole=True))
             while self._next_row < total and self._whole() < self._in_flight():
                 first, self._next_row = self._next_row, self._end_of_batch(total)
                 if self._step.found is None:
                     self._asker.reached(self._next_row / total)
-                rows = np.setdiff1d(np.arange(first, self._next_row), self._pilot)
+                rows = np.setdiff1d(np.arange(first, self._next_row), self._tried)
                 self._add(_Batch(rows, whole=True))
             if self._advance():
                 if self._enough():
@@ -135,12 +136,15 @@ class FlowRunner:
             return
         if Sampler(self._step, self._runner, self._asker, choice).run():
             self._review()
-        elif total >= MIN_PILOT / PILOT_SHARE:
-            chance = np.random.default_rng(SEED)
-            count = int(total * PILOT_SHARE)
-            self._pilot = np.sort(chance.permutation(total)[:count])
-            self._add(_Batch(self._pilot))
-            self._trying = True
+            return
+        # With as good a sample as that no trial is needed; without, the order is tried.
+        sizes = choice.trials(total)
+        chosen = np.random.default_rng(SEED).permutation(total)[: sum(sizes)]
+        for size in sizes:
+            self._trials.append(np.sort(chosen[:size]))
+            chosen = chosen[size:]
+        self._tried = np.concatenate([self._tried, *self._trials])
+        self._trying = bool(self._trials)
 
     def _reorder(self) -> None:
         if self._choice is not None:
@@ -166,9 +170,9 @@ class FlowRunner:
         return sum(batch.whole for batch in self._batches)
 
     def _in_flight(self) -> int:
-        if self._trying:
-            self._trying = bool(self._batches)
-            return 0 if self._trying else IN_FLIGHT
+        if self._trials or (self._trying and self._batches):
+            return 0
+        self._trying = False
         # With a LIMIT the next batch may never be needed.
         return 1 if self._step.found is not None else IN_FLIGHT
 

@@ -16,9 +16,11 @@ from covey.optimizer.order import AskCost, Orders, StageCost
 from covey.plan.choice import Decision, FlowChoice, FlowFacts, KnownRate
 from covey.plan.nodes import Ask, DocumentColumn, Flow
 
-# A sample costs at most this share of the whole work, has so many rows at least, or it
-# tells too little, and so many at most, since more would hardly change a decision.
-SAMPLE_SHARE = 0.03
+# A sample is at most this share of the whole work, and at most this share is of prompts
+# that the order would not ask anyway. It has so many rows at least, or it tells too
+# little, and so many at most, since more would hardly change a decision.
+SAMPLE_SHARE = 0.1
+WASTED_SHARE = 0.03
 MIN_SAMPLE = 12
 MAX_SAMPLE = 200
 # An order is changed where that saves this share of what is left.
@@ -26,9 +28,14 @@ WORTH_CHANGING = 0.03
 # Sets of rates drawn to find what knowing them is worth, and conditions up to which.
 _DRAWS = 16
 _DRAWN_CONDITIONS = 8
+# Rows go through in trials first where a wrong order may cost this share of the work: these
+# shares of all rows, up to so many each.
+WORTH_TRYING = 0.01
+TRIALS = ((0.04, 200), (0.1, 800))
+MIN_TRIAL = 10
 # Where a model says nothing of its rates: a token counts one, and a pair of attention what
 # it does beside a token of Qwen3-4B, 0.59 to 7,260 MFLOP.
-_NOMINAL = Rates(0.0, 1.0, 0.59 / 7260.0, 1.0, False)
+NOMINAL_RATES = Rates(0.0, 1.0, 0.59 / 7260.0, 1.0, False)
 _NO_BUDGET = math.inf
 
 
@@ -63,13 +70,14 @@ class _Choice:
         self._budget = _NO_BUDGET if costs is None else float(costs.budget)
         if rates is None and costs is not None and outlook.device is not None:
             rates = assumed_rates(costs, outlook.device)
-        self._rates = rates or _NOMINAL
+        self._rates = rates or NOMINAL_RATES
         self._lengths: dict[DocumentColumn, Lengths] = {}
         # Outputs stand behind the conditions and have no order.
         self._conditions = [i for i, s in enumerate(flow.stages) if s.passes is not None]
         self._stages = [self._stage(i) for i in self._conditions]
         self._beliefs = Beliefs([flow.stages[i].given for i in self._conditions])
         self._reviewed_at = 0
+        self._at_stake = 0.0
         self._told = 0
         self.decisions: list[Decision] = []
         self._order = self._orders().best(range(len(self._stages)))
@@ -86,22 +94,39 @@ class _Choice:
         believed, against the order that knowledge would choose.
         """
         asked = [i for i in range(len(self._stages)) if self._can_sample(i)]
-        if len(self._stages) < 2 or not asked:
+        if len(self._stages) < 2:
+            return {}
+        lost = self._lost_in_ignorance()
+        if not asked:
             return {}
         seconds = self._seconds(self._orders().cost(self._order))
-        count = int(min(MAX_SAMPLE, SAMPLE_SHARE * seconds / self._sample_seconds(asked)))
-        if count < MIN_SAMPLE or len(self._stages) > _DRAWN_CONDITIONS:
-            return {}
-        lost = 0.0
-        for drawn in self._beliefs.draws(_DRAWS, seed=0):
-            orders = self._orders(drawn)
-            best = orders.best(range(len(self._stages)))
-            lost += self._seconds(orders.cost(self._order)) - self._seconds(orders.cost(best))
-        worth = lost / _DRAWS
-        count = int(min(count, worth / self._sample_seconds(asked)))
+        row = self._sample_seconds(asked)
+        # The first condition is asked about most of the sample in any case.
+        wasted = max(row - self._sample_seconds([i for i in self._order if i in asked][:1]), 1e-12)
+        count = int(min(MAX_SAMPLE, SAMPLE_SHARE * seconds / row, WASTED_SHARE * seconds / wasted))
+        count = int(min(count, lost / wasted))
         if count < MIN_SAMPLE:
             return {}
         return {self._conditions[i]: count for i in asked}
+
+    def trials(self, rows: int) -> Sequence[int]:
+        """See `FlowChoice.trials`."""
+        sizes = [min(int(rows * share), most) for share, most in TRIALS]
+        return [n for n in sizes if n >= MIN_TRIAL] if self._at_stake > WORTH_TRYING else []
+
+    def _lost_in_ignorance(self) -> float:
+        """Seconds that the present order loses to the best one, over what is believed."""
+        if len(self._stages) > _DRAWN_CONDITIONS:
+            self._at_stake = 1.0
+            return 0.0
+        lost = total = 0.0
+        for drawn in self._beliefs.draws(_DRAWS, seed=0):
+            orders = self._orders(drawn)
+            here = self._seconds(orders.cost(self._order))
+            lost += here - self._seconds(orders.cost(orders.best(range(len(self._stages)))))
+            total += here
+        self._at_stake = lost / total if total else 0.0
+        return lost / _DRAWS
 
     def sampled(self, stage: int, rows: Sequence[int], passed: Sequence[bool]) -> None:
         """See `FlowChoice.sampled`."""
@@ -219,13 +244,18 @@ class _Choice:
                 suffix = suffix + self._length(column)
         anchor = ask.anchor_documents
         if anchor is None:
-            return AskCost(None, None, frozenset(), 1.0, suffix, 0.0, suffix)
+            return AskCost(None, None, None, frozenset(), 1.0, suffix, 0.0, suffix)
         sources = frozenset(self._source(column) for column in ask.documents)
         texts = self._facts.texts[anchor]
         distinct = texts.distinct / texts.rows if texts.rows else 1.0
         frame = float(asked.frame)
         source = self._source(anchor)
-        return AskCost(anchor, source, sources, distinct, self._length(anchor), frame, suffix)
+        # Columns that read alike are one: a table that is joined with itself.
+        content = tuple(self._facts.texts[column] for column in ask.documents)
+        prompt = (call.question, content)
+        return AskCost(
+            prompt, texts, source, sources, distinct, self._length(anchor), frame, suffix
+        )
 
     def _source(self, column: DocumentColumn) -> int:
         tables = [relation.table for relation in self._flow.rows.relations]

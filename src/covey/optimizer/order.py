@@ -16,6 +16,7 @@ left-deep order. Which side of a join is the anchor is the prompt's, and not cho
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -47,6 +48,7 @@ class AskCost:
     """What one ask costs a prompt.
 
     Attributes:
+        prompt: what is asked of which texts; equal for asks that may share answers.
         anchor: what is computed once an anchor; equal for asks that share it, None for a
             constant prompt.
         source: of the anchor.
@@ -57,6 +59,7 @@ class AskCost:
         suffix: lengths of the rest.
     """
 
+    prompt: object
     anchor: object
     source: int | None
     sources: frozenset[int]
@@ -167,6 +170,7 @@ class Orders:
         if ask.source is None:
             return suffixes(1.0, ask.suffix, Lengths.fixed(0.0), self._budget, resident=False)
         count = self._combinations(ask.sources, done) * ask.distinct
+        count *= 1.0 - self._answered(ask, done)
         anchors = min(count, self._rows_left(ask.source, done) * ask.distinct)
         paired = len(ask.sources) > 1
         if resident:
@@ -179,6 +183,18 @@ class Orders:
             count, ask.suffix, stem, self._budget, anchors=anchors, resident=resident or paired
         )
         return above + below
+
+    def _answered(self, ask: AskCost, done: frozenset[int]) -> float:
+        """The share of all prompts of an ask that others over the same texts have asked."""
+        asked = 0.0
+        for stage in done:
+            for other in self._stages[stage].asks:
+                if other.prompt == ask.prompt and other.source is not None:
+                    every = math.prod(self._rows[i] for i in other.sources)
+                    every *= self._matches.get(other.sources, 1.0)
+                    some = self._combinations(other.sources, done - {stage})
+                    asked = max(asked, min(some / max(every, 1e-9), 1.0))
+        return asked
 
     def _combinations(self, sources: frozenset[int], done: frozenset[int]) -> float:
         """Expected combinations of rows of some sources that are left."""

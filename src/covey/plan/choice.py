@@ -98,6 +98,14 @@ class FlowChoice(Protocol):
         """Prompts worth asking about random rows before the order is chosen, by stage."""
         ...
 
+    def trials(self, rows: int) -> Sequence[int]:
+        """How many random rows go through alone before the others, one lot after the other.
+
+        Args:
+            rows: of the flow's source.
+        """
+        ...
+
     def sampled(self, stage: int, rows: Sequence[int], passed: Sequence[bool]) -> None:
         """Tell of the rows, by row id or number of pair, that a random sample had."""
         ...
