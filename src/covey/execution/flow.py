@@ -8,7 +8,6 @@ are resident.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -87,7 +86,6 @@ class FlowRunner:
         self._choice: FlowChoice | None = None
         self._through = 0
         # Random rows that go through before the others, to see whether the order holds.
-        self._trials: deque[Ints] = deque()
         self._tried: Ints = np.empty(0, np.int64)
         self._trying = False
         self._anchors = {
@@ -100,9 +98,10 @@ class FlowRunner:
         """Ask until every row is through, or enough are found."""
         total = 0 if self._step.needed == 0 else self._runner.rows_of(self._step.table)
         self._choose(total)
-        while self._batches or self._trials or self._next_row < total:
-            if self._trials and not self._batches:
-                self._add(_Batch(self._trials.popleft(), whole=True))
+        while self._batches or self._next_row < total:
+            if self._trying and not self._batches:
+                self._trying = False
+                self._review(at_once=True)
             while self._next_row < total and self._whole() < self._in_flight():
                 first, self._next_row = self._next_row, self._end_of_batch(total)
                 if self._step.found is None:
@@ -135,34 +134,33 @@ class FlowRunner:
         if self._step.needed is not None:
             return
         if Sampler(self._step, self._runner, self._asker, choice).run():
-            self._review()
+            self._review(at_once=True)
             return
-        # With as good a sample as that no trial is needed; without, the order is tried.
-        sizes = choice.trials(total)
-        chosen = np.random.default_rng(SEED).permutation(total)[: sum(sizes)]
-        for size in sizes:
-            self._trials.append(np.sort(chosen[:size]))
-            chosen = chosen[size:]
-        self._tried = np.concatenate([self._tried, *self._trials])
-        self._trying = bool(self._trials)
+        # After a sample no trial is needed; without, the order is tried.
+        chosen = np.random.default_rng(SEED).permutation(total)[: choice.trial(total)]
+        if len(chosen):
+            self._tried = np.sort(chosen)
+            self._trying = True
+            self._asker.reached(len(chosen) / total)
+            self._add(_Batch(self._tried, whole=True))
 
     def _reorder(self) -> None:
         if self._choice is not None:
             order = self._choice.order()
             self._order = [*order, *(i for i in range(len(self._step.stages)) if i not in order)]
 
-    def _review(self) -> None:
-        if self._choice is not None and self._choice.review(self._through):
+    def _review(self, at_once: bool = False) -> None:
+        if self._choice is not None and self._choice.review(self._through, at_once):
             self._reorder()
 
     def _observe(self, ticket: int, answered: Ints) -> None:
-        """Learn from answers about pairs; of single rows it shows when they are rejected."""
+        """Learn from answers; of the source's own rows it shows when they are rejected."""
         if self._choice is None:
             return
         stages = {b.stage for b in self._batches if ticket in b.waited and b.stage is not None}
         for number in stages:
             stage = self._step.stages[number]
-            if stage.call is not None and len(stage.asks[0].documents) > 1:
+            if stage.call is not None and not self._decides_rows(number):
                 true = self._runner.count_true(stage.call, answered)
                 self._choice.observed(number, (), len(answered), true)
 
@@ -170,9 +168,8 @@ class FlowRunner:
         return sum(batch.whole for batch in self._batches)
 
     def _in_flight(self) -> int:
-        if self._trials or (self._trying and self._batches):
+        if self._trying:
             return 0
-        self._trying = False
         # With a LIMIT the next batch may never be needed.
         return 1 if self._step.found is not None else IN_FLIGHT
 

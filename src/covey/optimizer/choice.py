@@ -23,16 +23,22 @@ SAMPLE_SHARE = 0.1
 WASTED_SHARE = 0.03
 MIN_SAMPLE = 12
 MAX_SAMPLE = 200
-# An order is changed where that saves this share of what is left.
+# An order is changed where that saves this share of what is left: while rows are under way,
+# whose keys and values were kept for the old one, and between two lots of rows.
 WORTH_CHANGING = 0.03
+WORTH_CHANGING_BETWEEN = 0.003
 # Sets of rates drawn to find what knowing them is worth, and conditions up to which.
 _DRAWS = 16
 _DRAWN_CONDITIONS = 8
-# Rows go through in trials first where a wrong order may cost this share of the work: these
-# shares of all rows, up to so many each.
-WORTH_TRYING = 0.01
-TRIALS = ((0.04, 200), (0.1, 800))
-MIN_TRIAL = 10
+# Pass rates among which the worst case for an order is looked for.
+_EXTREMES = (0.01, 0.1, 0.5, 0.9, 0.99)
+# Some rows go through in a trial first where the order could lose this share of the work to
+# the best one, whatever is believed: this share of all rows, within bounds. A trial asks
+# nothing that would not be asked, and only delays the rest.
+WORTH_TRYING = 0.03
+TRIAL_SHARE = 0.08
+MIN_TRIAL = 8
+MAX_TRIAL = 400
 # Where a model says nothing of its rates: a token counts one, and a pair of attention what
 # it does beside a token of Qwen3-4B, 0.59 to 7,260 MFLOP.
 NOMINAL_RATES = Rates(0.0, 1.0, 0.59 / 7260.0, 1.0, False)
@@ -77,7 +83,6 @@ class _Choice:
         self._stages = [self._stage(i) for i in self._conditions]
         self._beliefs = Beliefs([flow.stages[i].given for i in self._conditions])
         self._reviewed_at = 0
-        self._at_stake = 0.0
         self._told = 0
         self.decisions: list[Decision] = []
         self._order = self._orders().best(range(len(self._stages)))
@@ -94,11 +99,9 @@ class _Choice:
         believed, against the order that knowledge would choose.
         """
         asked = [i for i in range(len(self._stages)) if self._can_sample(i)]
-        if len(self._stages) < 2:
+        if len(self._stages) < 2 or not asked:
             return {}
         lost = self._lost_in_ignorance()
-        if not asked:
-            return {}
         seconds = self._seconds(self._orders().cost(self._order))
         row = self._sample_seconds(asked)
         # The first condition is asked about most of the sample in any case.
@@ -109,24 +112,30 @@ class _Choice:
             return {}
         return {self._conditions[i]: count for i in asked}
 
-    def trials(self, rows: int) -> Sequence[int]:
-        """See `FlowChoice.trials`."""
-        sizes = [min(int(rows * share), most) for share, most in TRIALS]
-        return [n for n in sizes if n >= MIN_TRIAL] if self._at_stake > WORTH_TRYING else []
+    def trial(self, rows: int) -> int:
+        """See `FlowChoice.trial`."""
+        count = min(max(int(rows * TRIAL_SHARE), MIN_TRIAL), MAX_TRIAL)
+        if len(self._stages) < 2 or count > rows / 5:
+            return 0
+        if len(self._stages) > _DRAWN_CONDITIONS:
+            return count
+        rng = np.random.default_rng(0)
+        draws = [rng.choice(_EXTREMES, len(self._stages)).tolist() for _ in range(2 * _DRAWS)]
+        return count if max(self._loss(drawn)[1] for drawn in draws) > WORTH_TRYING else 0
 
     def _lost_in_ignorance(self) -> float:
         """Seconds that the present order loses to the best one, over what is believed."""
         if len(self._stages) > _DRAWN_CONDITIONS:
-            self._at_stake = 1.0
             return 0.0
-        lost = total = 0.0
-        for drawn in self._beliefs.draws(_DRAWS, seed=0):
-            orders = self._orders(drawn)
-            here = self._seconds(orders.cost(self._order))
-            lost += here - self._seconds(orders.cost(orders.best(range(len(self._stages)))))
-            total += here
-        self._at_stake = lost / total if total else 0.0
-        return lost / _DRAWS
+        draws = self._beliefs.draws(_DRAWS, seed=0)
+        return sum(self._loss(drawn)[0] for drawn in draws) / _DRAWS
+
+    def _loss(self, rates: Sequence[float]) -> tuple[float, float]:
+        """What the present order loses to the best at given rates: seconds, and their share."""
+        orders = self._orders(rates)
+        here = self._seconds(orders.cost(self._order))
+        lost = here - self._seconds(orders.cost(orders.best(range(len(self._stages)))))
+        return lost, lost / here if here else 0.0
 
     def sampled(self, stage: int, rows: Sequence[int], passed: Sequence[bool]) -> None:
         """See `FlowChoice.sampled`."""
@@ -144,21 +153,22 @@ class _Choice:
         self._beliefs.observed(own, behind, rows, passed)
         self._told += rows
 
-    def review(self, rows: int) -> bool:
+    def review(self, rows: int, at_once: bool = False) -> bool:
         """See `FlowChoice.review`."""
-        if self._told < 2 * self._reviewed_at or len(self._stages) < 2:
+        if not at_once and self._told < max(2 * self._reviewed_at, MIN_SAMPLE):
             return False
-        self._reviewed_at = max(self._told, MIN_SAMPLE)
+        self._reviewed_at = self._told
         orders = self._orders()
         before, best = self._order, orders.best(range(len(self._stages)))
         old, new = (self._seconds(orders.cost(order)) for order in (before, best))
-        if new >= (1.0 - WORTH_CHANGING) * old:
+        worth = WORTH_CHANGING_BETWEEN if at_once else WORTH_CHANGING
+        if new >= (1.0 - worth) * old:
             return False
         through = min(rows / max(self._facts.rows[self._flow.source], 1), 1.0)
         left = 1.0 - through
         self._order = best
         kind, reason = "change", f"what was observed saves {1.0 - new / old:.0%} of what is left"
-        if not rows:
+        if not self._told:
             kind, reason = "sample", f"what was sampled saves {1.0 - new / old:.0%}"
         self._decide(kind, reason, before, best, old * left, rows, new * left)
         return True

@@ -24,9 +24,9 @@ from covey.logical.blocks import Expr
 from covey.logical.calls import AICall
 from covey.optimizer.cost import Lengths, Work, frontier, stems, suffixes
 
-# Sets of one size that are built upon, and orders kept of each: with up to six conditions
+# Sets of one size that are built upon, and orders kept of each: with up to seven conditions
 # no set is left out, with more the dearer ones are.
-MAX_SETS = 24
+MAX_SETS = 64
 MAX_KEPT = 4
 
 
@@ -109,6 +109,7 @@ class Orders:
         self._budget = budget
         self._shares: dict[frozenset[int], float] = {}
         self._steps: dict[tuple[int, frozenset[int]], Work] = {}
+        self._near = [self._neighbours(stage) for stage in stages]
 
     def cost(self, order: Sequence[int], decided: Sequence[int] = ()) -> Work:
         """The work of some conditions in an order, behind others."""
@@ -156,6 +157,7 @@ class Orders:
 
     def _step(self, stage: int, done: frozenset[int]) -> Work:
         """The work of one condition behind others."""
+        done &= self._near[stage]
         known = self._steps.get((stage, done))
         if known is None:
             computed = {ask.anchor for s in done for ask in self._stages[s].asks}
@@ -165,6 +167,22 @@ class Orders:
                 computed.add(ask.anchor)
             self._steps[stage, done] = known
         return known
+
+    def _neighbours(self, stage: StageCost) -> frozenset[int]:
+        """The conditions that change what a condition costs: on its sources or one join off."""
+        prompts = {ask.prompt for ask in stage.asks}
+        anchors = {ask.anchor for ask in stage.asks}
+        alike = [s for s in self._stages if any(ask.prompt in prompts for ask in s.asks)]
+        own = stage.sources.union(*(s.sources for s in alike))
+        joined = [*(s.sources for s in self._stages), *self._matches]
+        around = own.union(*(sources for sources in joined if sources & own))
+        return frozenset(
+            number
+            for number, other in enumerate(self._stages)
+            if other.sources & own
+            or (len(other.sources) == 1 and other.sources <= around)
+            or any(ask.anchor in anchors for ask in other.asks)
+        )
 
     def _ask(self, ask: AskCost, done: frozenset[int], resident: bool) -> Work:
         if ask.source is None:

@@ -98,8 +98,8 @@ class FlowChoice(Protocol):
         """Prompts worth asking about random rows before the order is chosen, by stage."""
         ...
 
-    def trials(self, rows: int) -> Sequence[int]:
-        """How many random rows go through alone before the others, one lot after the other.
+    def trial(self, rows: int) -> int:
+        """How many random rows go through alone before the others.
 
         Args:
             rows: of the flow's source.
@@ -114,8 +114,13 @@ class FlowChoice(Protocol):
         """Tell of rows that had passed some stages, and how many of them pass one more."""
         ...
 
-    def review(self, rows: int) -> bool:
-        """Change the order if that is worth it; say whether it changed."""
+    def review(self, rows: int, at_once: bool = False) -> bool:
+        """Change the order if that is worth it; say whether it changed.
+
+        Args:
+            rows: of the flow's source that are through.
+            at_once: look even if little was observed since the last time.
+        """
         ...
 
     @property
