@@ -70,6 +70,9 @@ class Sampler:
         asked: list[tuple[int, list[Ints]]] = []
         tickets: frozenset[int] = frozenset()
         wanted = self._choice.samples()
+        if wanted:
+            share = max(wanted.values()) / max(self._runner.rows_of(self._flow.table), 1)
+            self._asker.reached(min(share, 0.5))
         # Of joins the anchors are rows that filters are asked about, where there are some.
         single = sorted(wanted, key=lambda i: len(self._flow.stages[i].asks[0].documents))
         for number in single:

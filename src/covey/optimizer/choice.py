@@ -115,7 +115,7 @@ class _Choice:
     def trial(self, rows: int) -> int:
         """See `FlowChoice.trial`."""
         count = min(max(int(rows * TRIAL_SHARE), MIN_TRIAL), MAX_TRIAL)
-        if len(self._stages) < 2 or count > rows / 5:
+        if len(self._stages) < 2 or count >= rows / 5:
             return 0
         if len(self._stages) > _DRAWN_CONDITIONS:
             return count
