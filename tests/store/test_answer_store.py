@@ -26,6 +26,8 @@ from covey.testing import PlantedModel
 
 FILTER = "SELECT id FROM t WHERE AI.IF(PROMPT('Refund? {0}', s)) ORDER BY id"
 CLASSIFY = "SELECT id, AI.CLASSIFY(s, ['red', 'green', 'blue']) AS c FROM t ORDER BY id"
+SEVERAL = CLASSIFY.replace("blue']", "blue'], output_mode => 'multi', threshold => 0.3")
+PROBABILITIES = CLASSIFY.replace("blue']", "blue'], probabilities => TRUE")
 JOIN = (
     "SELECT t.id, p.id FROM t JOIN t AS p ON AI.IF(PROMPT('Alike? {0} {1}', t.s, p.s)) ORDER BY ALL"
 )
@@ -48,7 +50,7 @@ def run(query: str, rows: int = 20, fingerprint: str | None = "same", **options:
     return done.fetchall(), planted.calls, done.report
 
 
-@pytest.mark.parametrize("query", [FILTER, CLASSIFY, JOIN])
+@pytest.mark.parametrize("query", [FILTER, CLASSIFY, SEVERAL, PROBABILITIES, JOIN])
 def test_a_second_run_asks_nothing_and_gives_the_same_rows(query):
     rows, calls, _ = run(query)
     again, asked, report = run(query)

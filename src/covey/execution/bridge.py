@@ -20,6 +20,8 @@ Ints = npt.NDArray[np.int64]
 
 # Rows of a batch of a result.
 ROWS_A_BATCH = 100_000
+# Rows that are looked at for where a batch of a source may end: it has no more than these.
+MOST_ROWS = 200_000
 
 
 class Attempt:
@@ -63,7 +65,8 @@ class Relations:
             f"SELECT coalesce(max(covey_row) + 1, {first + 1}) FROM ("
             f"SELECT {alias}.rowid AS covey_row, sum(coalesce(strlen({column.expression}), 0)) "
             f"OVER (ORDER BY {alias}.rowid) AS covey_size FROM {column.table} AS {alias} "
-            f"WHERE {alias}.rowid >= {first}) WHERE covey_size <= {size}"
+            f"WHERE {alias}.rowid >= {first} AND {alias}.rowid < {first + MOST_ROWS}) "
+            f"WHERE covey_size <= {size}"
         ).fetchall()
         return int(rows[0][0])
 

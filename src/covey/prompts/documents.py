@@ -56,7 +56,7 @@ class DocumentStore:
             return np.full(len(encoded), NULL_ID)
         ends, data = _buffers(encoded.dictionary)
         view, edges = data.data, ends.tolist()
-        wanted = digests([view[a:b] for a, b in itertools.pairwise(edges)])
+        wanted = digests(view[a:b] for a, b in itertools.pairwise(edges))
         ids = self._index.find(wanted)
         new = np.flatnonzero(ids == UNKNOWN)
         if len(new):
