@@ -19,8 +19,8 @@ from covey.execution.asking import Asking
 from covey.execution.sample import SEED, Sampler, flow_facts
 from covey.execution.steps import StepRunner
 from covey.plan.choice import Chooser, Decision, FlowChoice
-from covey.plan.nodes import Ask, DocumentColumn, Flow
-from covey.plan.rows import Target
+from covey.plan.nodes import Ask, DocumentColumn, Flow, Stop
+from covey.plan.rows import Target, tied
 from covey.prompts.documents import NULL_ID
 
 Ints = npt.NDArray[np.int64]
@@ -241,10 +241,29 @@ class FlowRunner:
         """An ask for the rows of the batch that pass what is decided."""
         if ask.target is None:
             raise RunError("An ask of a flow names no rows: the plan is damaged.")
-        stop = ask.stop
+        stop = ask.stop or self._first_match(ask, decided)
         if stop is not None and stop.target is not None:
             stop = replace(stop, decided=self._query(stop.target, decided))
         return replace(ask, demand=self._query(ask.target, decided), stop=stop)
+
+    def _first_match(self, ask: Ask, decided: tuple[int, ...]) -> Stop | None:
+        """When a row that is shown needs no more partners: behind all other conditions."""
+        shown, target, graph = self._step.shown, ask.target, self._step.rows
+        left = [i for i in self._order if i not in decided]
+        if shown is None or target is None or len(left) != 1:
+            return None
+        if self._asks(left[0])[-1].call != ask.call:
+            return None
+        keys = [source for source in target.sources if source in shown]
+        if not 0 < len(keys) < len(target.sources) or target.sources[: len(keys)] != tuple(keys):
+            return None
+        passes = [c for c in (stage.passes for stage in self._step.stages) if c is not None]
+        conditions = [*graph.conditions, *passes]
+        # What the other sources are tied to must all be in the keys, or a match for one row
+        # would decide another.
+        if not tied(frozenset(target.sources) - shown, shown, conditions) <= set(keys):
+            return None
+        return Stop(len(keys), "", Target(tuple(keys), (passes[left[0]],)))
 
     def _query(self, target: Target, decided: tuple[int, ...]) -> str:
         """The row ids of a target in rows of the batch that pass some stages."""

@@ -9,11 +9,15 @@ from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import AICall, Reading
 from covey.optimizer.demand import Demand, locate
 from covey.optimizer.limit import enough_rows
+from covey.optimizer.nulls import reject_unanswered
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import LoadedSource
 from covey.plan.nodes import Ask, Flow, Stage, Step
 from covey.plan.rows import Condition, JoinRows, Relation, Target
 from covey.sql.from_clause import NotPlanned
+
+# Clauses beside which DISTINCT shows rows of sources and nothing made of several.
+_OF_DISTINCT = {"SELECT", "FROM", "WHERE"}
 
 
 class FlowPlan:
@@ -95,8 +99,29 @@ class FlowPlan:
         table = rows.loaded[source].load.table
         columns = [column for ask in asks for column in ask.documents if column.table == table]
         column = columns[0] if columns else None
-        flow = Flow(tuple(self._stages), self._graph, source, column, needed, found)
+        shown = None if outputs else self._shown()
+        flow = Flow(tuple(self._stages), self._graph, source, column, needed, found, shown)
         steps[self._first :] = [*others, flow]
+
+    def _shown(self) -> frozenset[int] | None:
+        """See `Flow.shown`."""
+        rows, work = self._rows, self._rows.work
+        span = rows.block.clauses.get("SELECT")
+        if span is None or not set(rows.block.clauses) <= _OF_DISTINCT:
+            return None
+        inside = [token.word for token in work.tokens.inside(span)]
+        words = work.tokens.words(span)
+        if inside[:1] != ["DISTINCT"] or inside[1:2] == ["ON"] or "*" in work.edited.render(span):
+            return None
+        if words & {"OVER", "UNNEST"} or work.binder.any_aggregate(sorted(words)):
+            return None
+        # A pair that was not asked must not pass for one that was.
+        if len(rows.asked) < len(rows.wanted):
+            return None
+        if not reject_unanswered(rows.wanted, work.calls, work.tokens):
+            return None
+        text = work.edited.render(span)
+        return self._needed_by(f"SELECT {text}", range(len(rows.loaded)))
 
     def rows_of(
         self,
@@ -124,14 +149,19 @@ class FlowPlan:
 
     def _condition(self, text: str, among: Sequence[int] | None = None) -> Condition:
         """A condition with the sources that it does not bind without."""
-        needed = list(range(len(self._rows.loaded)) if among is None else among)
-        for source in list(needed):
+        sources = range(len(self._rows.loaded)) if among is None else among
+        return Condition(text, self._needed_by(f"SELECT ({text})", sources))
+
+    def _needed_by(self, query: str, among: Sequence[int]) -> frozenset[int]:
+        """The sources that a SELECT does not bind without."""
+        needed = list(among)
+        for source in among:
             others = [self._sources[i] for i in needed if i != source]
             relations = ", ".join(f"{s.load.table} AS {s.alias}" for s in others)
-            query = f"{self._prefix}SELECT ({text})" + (f" FROM {relations}" if others else "")
-            if self._rows.work.binder.columns(query) is not None:
+            whole = f"{self._prefix}{query}" + (f" FROM {relations}" if others else "")
+            if self._rows.work.binder.columns(whole) is not None:
                 needed.remove(source)
-        return Condition(text, frozenset(needed))
+        return frozenset(needed)
 
 
 class _FlowDemand(Demand):

@@ -126,6 +126,8 @@ class Flow:
         needed: rows that are enough, LIMIT plus OFFSET; None for all.
         found: query for the number of result rows so far, at most `needed`; None where
             that is known only at the end.
+        shown: the sources whose rows a DISTINCT shows: one match with the others is as
+            good as many. None where every match counts.
     """
 
     stages: tuple[Stage, ...]
@@ -134,6 +136,7 @@ class Flow:
     column: DocumentColumn | None
     needed: int | None = None
     found: str | None = None
+    shown: frozenset[int] | None = None
 
     @property
     def table(self) -> str:

@@ -130,6 +130,19 @@ class JoinRows:
         return ", ".join(parts)
 
 
+def tied(
+    sources: frozenset[int], shown: frozenset[int], conditions: Sequence[Condition]
+) -> frozenset[int]:
+    """The sources among `shown` that conditions tie to some others, through others too."""
+    group, found = sources, frozenset[int]()
+    while True:
+        near = frozenset[int]().union(*(c.sources for c in conditions if c.sources & group))
+        found |= near & shown
+        if near - shown <= group:
+            return found
+        group |= near - shown
+
+
 def _components(sources: frozenset[int], conditions: Sequence[Condition]) -> list[frozenset[int]]:
     """The sources in groups that no condition connects."""
     left, found = set(sources), []
