@@ -165,13 +165,20 @@ def test_estimates_of_a_real_model_meet_its_tokens() -> None:
         bodies = ["The lid broke.", "Thank you!", "Where is my order, please?", "Thank you!"]
         con.register("t", pa.table({"body": bodies}))
         con.register("p", pa.table({"title": ["returns", "late parcels"]}))
-        query = con.sql(
-            "SELECT 1 FROM t JOIN p ON AI.IF(PROMPT('Is {0} about {1}?', t.body, p.title))"
-        )
+        join = "SELECT 1 FROM t JOIN p ON AI.IF(PROMPT('Is {0} about {1}?', t.body, p.title))"
+        query = con.sql(join)
         statement = json.loads(query.explain("json"))["statements"][0]["expected"]
         counters = query.report.counters
         assert statement["calls"]["expected"] == counters.prompts == 6
         assert statement["requested"]["expected"] == counters.requested_tokens
         assert statement["fresh"]["expected"] == pytest.approx(counters.fresh_tokens, rel=0.1)
-        # The model was opened just now, which measured it.
+        # The model was opened just now, which measured it, and its answers are known from now on.
+        assert con.loaded is not None
+        later = LocalModel("smollm2-135m", device="cpu")
+        assert later.outlook().fingerprint == con.loaded.fingerprint
+        with covey.connect(later, progress=False) as again:
+            again.register("t", pa.table({"body": bodies}))
+            again.register("p", pa.table({"title": ["returns", "hours", "late parcels"]}))
+            # Six of the nine pairs have their answers.
+            assert again.sql(join).estimate().calls == Range.exactly(3)
         assert json.loads(query.explain("json"))["statements"][0]["expected"]["measured"]

@@ -175,13 +175,14 @@ def _outlook(connection: Connection) -> tuple[Outlook, str | None]:
         return Outlook(ByteMeasure(LAYOUTS[DEFAULT_LAYOUT])), str(error)
 
 
-def _stored(connection: Connection, documents: DocumentStore) -> Stored | None:
-    """Finds answers of earlier runs, once the model is loaded and says which they are."""
+def _stored(connection: Connection, outlook: Outlook, documents: DocumentStore) -> Stored | None:
+    """Finds answers of earlier runs, where it is known which are this model's."""
     engine, store = connection.loaded, connection.store
-    if engine is None or store is None or engine.fingerprint is None:
+    fingerprint = outlook.fingerprint if engine is None else engine.fingerprint
+    if store is None or fingerprint is None:
         return None
     notes: list[str] = []
-    return StoredAnswers(store, engine.name, engine.fingerprint, documents, notes).find
+    return StoredAnswers(store, connection.model_name, fingerprint, documents, notes).find
 
 
 def _forecast(
@@ -196,7 +197,7 @@ def _forecast(
     lengths = LengthBook(documents, outlook.measure, outlook.shares)
     dry = DryRun(
         plan, connection.duckdb, lookups, answers, documents, lengths, outlook.capacity,
-        OrderChooser(plan.calls, lambda: outlook), _stored(connection, documents),
+        OrderChooser(plan.calls, lambda: outlook), _stored(connection, outlook, documents),
     )  # fmt: skip
     try:
         with dry:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from covey.engine.base import Engine, ModelSource
+from covey.engine.identity import recall, remember
 from covey.engine.limits import Limits, cpu_limits, gpu_limits
 from covey.engine.outlook import ByteMeasure, Measure, Outlook, TokenMeasure
 from covey.hardware.devices import has_cuda, present_device
@@ -80,16 +81,18 @@ class LocalModel:
         from covey.engine.loaded import load_engine
 
         engine = load_engine(self.name, self.files, self.device, self.layout)
-        self._keep_rates(engine)
+        self._keep_facts(engine)
         return engine
 
-    def _keep_rates(self, engine: LoadedEngine) -> None:
-        """Measure how fast the model is here, once for a device and kernels."""
+    def _keep_facts(self, engine: LoadedEngine) -> None:
+        """Measure how fast the model is here, once for a device and kernels, and name it."""
         on_gpu = has_cuda() if self.device is None else self.device == "cuda"
         device = present_device(on_gpu)
         costs = planned_costs(self.spec, on_gpu, engine.limits.budget)
         if device is None:
             return
+        if engine.fingerprint is not None:
+            remember(self.files.path, self.layout, device.name, engine.fingerprint)
         key = rates_key(self.spec, costs)
         if read_rates(device.name, key, engine.kernels) is None:
             write_rates(device.name, key, engine.kernels, engine.rates())
@@ -102,7 +105,20 @@ class LocalModel:
         costs = planned_costs(spec, on_gpu, limits.budget)
         rates = None if device is None else read_rates(device.name, rates_key(spec, costs))
         capacity = None if device is None else limits.slots
-        return Outlook(self._measure(spec), costs, device, rates, capacity)
+        return Outlook(
+            self._measure(spec),
+            costs,
+            device,
+            rates,
+            capacity,
+            fingerprint=self._fingerprint(device),
+        )
+
+    def _fingerprint(self, device: Device | None) -> str | None:
+        known = self._known
+        if device is None or (known is not None and local_path(known) is None):
+            return None
+        return recall(self.files.path, self.layout, device.name)
 
     def _measure(self, spec: ModelSpec) -> Measure:
         layout = LAYOUTS.get(self.layout, LAYOUTS[DEFAULT_LAYOUT])

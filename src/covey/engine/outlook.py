@@ -67,6 +67,7 @@ class Outlook:
         rates: measured there; None where nothing was measured yet.
         capacity: tokens whose keys and values it can hold at once, about.
         shares: whether it computes what documents begin alike with once.
+        fingerprint: see `Engine.fingerprint`; None where it is not known before loading.
     """
 
     measure: Measure
@@ -75,6 +76,7 @@ class Outlook:
     rates: Rates | None = None
     capacity: int | None = None
     shares: bool = True
+    fingerprint: str | None = None
 
 
 class TokenMeasure:

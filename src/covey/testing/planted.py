@@ -66,7 +66,9 @@ class PlantedModel:
 
     def outlook(self) -> Outlook:
         """Lengths in its own tokens; it does no work that takes time."""
-        return Outlook(_PlantedMeasure(), capacity=CAPACITY, shares=False)
+        return Outlook(
+            _PlantedMeasure(), capacity=CAPACITY, shares=False, fingerprint=self.fingerprint
+        )
 
     def session(self, documents: DocumentStore) -> PlantedSession:
         """Open a session; see `covey.engine.base.Engine`."""
