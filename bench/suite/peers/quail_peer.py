@@ -1,5 +1,5 @@
-"""quail-engine 0.1.0 with its answers replaced by the planted truth. Written for a GPU; not run
-in CI.
+"""quail-engine 0.1.0 with its answers replaced by the planted truth. For a GPU; tests run what
+replaces the answers, on a double of the engine's loops.
 
 The engine plans and tokenises itself, so it is given texts, prompts and the suite's tokenizer
 instead of ids; its prompts have the layout of the work, and a piece that differs is an error.

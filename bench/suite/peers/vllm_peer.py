@@ -1,8 +1,8 @@
-"""vLLM 0.26, an operator at a time or pipelined. Written for a GPU; not run in CI.
+"""vLLM 0.26, an operator at a time or pipelined. For a GPU; tests run it on a double of vLLM.
 
-Settings: pipelined (false), and arguments of `vllm.LLM` under "llm", which replace those here:
-prefix caching, 25,305 batched tokens, 4,096 sequences, 0.91 of the memory. The environment is
-the caller's: VLLM_USE_DEEP_GEMM_E8M0=0 keeps activation scales as the checkpoint has them,
+Settings: pipelined (false), in_flight (requests that it holds at a time when pipelined, 4,096),
+and arguments of `vllm.LLM` under "llm", which replace those here: prefix caching, 25,305 batched
+tokens, 4,096 sequences, 0.91 of the memory. The environment is the caller's: VLLM_USE_DEEP_GEMM_E8M0=0 keeps activation scales as the checkpoint has them,
 HF_HUB_OFFLINE=1 and VLLM_NO_USAGE_STATS=1 keep it from the network.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Vllm(Peer):
 
     def load(self, model: str, settings: dict[str, Any]) -> dict[str, str]:
         self._pipelined = bool(settings.get("pipelined", False))
+        self._in_flight = settings.get("in_flight", _TUNED["max_num_seqs"])
         self._llm = LLM(model=model, **{**_TUNED, **settings.get("llm", {})})
         return {"vllm": vllm.__version__, "torch": torch.__version__}
 
@@ -50,7 +51,7 @@ class Vllm(Peer):
         self._llm.reset_prefix_cache()
         torch.cuda.reset_peak_memory_stats()
         if self._pipelined and not any(stage.labels for stage in work.stages):
-            outcome = _Pipeline(self._llm, work).run()
+            outcome = _Pipeline(self._llm, work, self._in_flight).run()
         else:
             outcome = by_stage(work, lambda stage: self._ask(stage, work))
         # The engine's own process holds the device: its share of the whole device is told.
@@ -102,29 +103,42 @@ class Vllm(Peer):
 
 
 class _Pipeline:
-    """A document's next prompts go in as soon as its own answers are there."""
+    """A document's next prompts go in as soon as its own answers are there.
 
-    def __init__(self, llm: LLM, work: Work) -> None:
+    vLLM runs requests in the order they come, so only so many are given to it at a time, and
+    what follows an answer goes before fresh documents: its prefix is then still cached.
+
+    Args:
+        llm: the engine.
+        work: what is asked.
+        most: requests that it holds at a time.
+    """
+
+    def __init__(self, llm: LLM, work: Work, most: int) -> None:
         self._engine = llm.llm_engine
         self._work = work
+        self._most = most
         self._sampling = _one_of([*work.true, *work.false])
         stages = work.stages
         self._said = [np.empty((len(stage), 1)) for stage in stages]
         self._fresh = 0
+        self._running = 0
         # What must be answered before a prompt is asked: rows of earlier stages, counted.
         self._open = [_answers_by_row(stage) for stage in stages]
         self._left = [len(stage) for stage in stages]
         self._waiting: list[dict[int, list[int]]] = [_by_row(stage) for stage in stages]
+        self._ready: list[deque[int]] = [deque() for _ in stages]
 
     def run(self) -> Outcome:
         started = time.perf_counter()
-        for number, stage in enumerate(self._work.stages):
-            if stage.after_anchor < 0 and self._partners_ready(stage):
-                self._release(number, list(self._waiting[number]))
+        for number in range(len(self._work.stages)):
+            self._release(number, list(self._waiting[number]))
+        self._fill()
         while self._engine.has_unfinished_requests():
             for output in self._engine.step():
                 if output.finished:
                     self._take(output)
+            self._fill()
         seconds = time.perf_counter() - started
         stages = self._work.stages
         requested = sum(int(stage.lengths().sum()) for stage in stages)
@@ -137,29 +151,35 @@ class _Pipeline:
         true = output.outputs[0].token_ids[0] in self._work.true
         self._said[number][index, 0] = 1.0 if true else -1.0
         self._fresh += _fresh(output)
+        self._running -= 1
         row = int(stage.anchors[index])
         self._open[number][row] -= 1
         self._left[number] -= 1
         for follower, later in enumerate(self._work.stages):
             if later.after_anchor == number and self._open[number][row] == 0:
-                if self._partners_ready(later):
-                    self._release(follower, [row])
-            elif later.after_partner == number and self._left[number] == 0:
-                ready = [r for r in self._waiting[follower] if self._anchor_ready(later, r)]
-                self._release(follower, ready)
-
-    def _partners_ready(self, stage: Stage) -> bool:
-        return stage.after_partner < 0 or self._left[stage.after_partner] == 0
-
-    def _anchor_ready(self, stage: Stage, row: int) -> bool:
-        return stage.after_anchor < 0 or self._open[stage.after_anchor].get(row, 0) == 0
+                self._release(follower, [row])
+            if later.after_partner == number and self._left[number] == 0:
+                self._release(follower, list(self._waiting[follower]))
 
     def _release(self, number: int, rows: list[int]) -> None:
+        """Make the prompts of some anchor rows ready that wait for no answer any more."""
         stage = self._work.stages[number]
+        if stage.after_partner >= 0 and self._left[stage.after_partner]:
+            return
+        before = {} if stage.after_anchor < 0 else self._open[stage.after_anchor]
         for row in rows:
-            for index in self._waiting[number].pop(row, ()):
+            if before.get(row, 0) == 0:
+                self._ready[number].extend(self._waiting[number].pop(row, ()))
+
+    def _fill(self) -> None:
+        """Give the engine what it has room for, the last operators first."""
+        for number in reversed(range(len(self._ready))):
+            stage, ready = self._work.stages[number], self._ready[number]
+            while ready and self._running < self._most:
+                index = ready.popleft()
                 prompt = {"prompt_token_ids": stage.prompt(index)}
                 self._engine.add_request(f"{number}.{index}", prompt, self._sampling)
+                self._running += 1
 
 
 def _by_row(stage: Stage) -> dict[int, list[int]]:
