@@ -2,8 +2,9 @@
 
 Settings: pipelined (false), in_flight (requests that it holds at a time when pipelined, 4,096),
 and arguments of `vllm.LLM` under "llm", which replace those here: prefix caching, 25,305 batched
-tokens, 4,096 sequences, 0.91 of the memory. The environment is the caller's: VLLM_USE_DEEP_GEMM_E8M0=0 keeps activation scales as the checkpoint has them,
-HF_HUB_OFFLINE=1 and VLLM_NO_USAGE_STATS=1 keep it from the network.
+tokens, 4,096 sequences, 0.91 of the memory. The environment is the caller's:
+VLLM_USE_DEEP_GEMM_E8M0=0 keeps activation scales as the checkpoint has them, HF_HUB_OFFLINE=1
+and VLLM_NO_USAGE_STATS=1 keep it from the network.
 """
 
 from __future__ import annotations
