@@ -194,6 +194,18 @@ def test_label_sets_are_refused_by_name(con: covey.Connection, labels: str, mess
     assert con.sql(f"SELECT AI.CLASSIFY(body, {thousand}) FROM t").schema
 
 
+def test_failed_rows_show_their_error_beside_lists_and_maps(con: covey.Connection) -> None:
+    con.run("INSERT INTO t VALUES (0, 'unknown')")
+    for options in (", top_k => 1", ", probabilities => TRUE", ", output_mode => 'multi'", ""):
+        if "multi" in options:
+            con.run("DELETE FROM t WHERE id = 1")
+        found = given(con, f"{options}, on_error => 'value'")
+        assert found[0] == {"value": None, "error": "the planted answer is None"}
+        assert all(each["error"] is None for each in found[1:])
+        assert given(con, options)[0] is None
+        assert found[1]["value"] == given(con, options)[1]
+
+
 def test_explain_says_how_labels_are_found(con: covey.Connection) -> None:
     def shown(options: str) -> str:
         return con.explain(f"SELECT AI.CLASSIFY(body, {LABELS}{options}) FROM t")
