@@ -250,6 +250,21 @@ def test_prompts_begin_with_the_bos_of_the_tokenizer(tmp_path: Path) -> None:
     assert torch.isfinite(logits).all()
 
 
+def test_lengths_and_room_are_those_that_decide_what_fits(model: Any, engine: Engine) -> None:
+    encoder = ModelFiles(model[1]).encoder
+    documents = DocumentStore()
+    ids = documents.add([*TEXTS, "long " * 300])[:, None]
+    with engine.session(documents) as session:
+        tokens, room = session.lengths(REFUND, ids)
+        assert tokens[:, 0].tolist() == [
+            len(encoder.ids(text)) for text in documents.texts(ids[:, 0])
+        ]
+        assert room == CONTEXT - sum(len(encoder.ids(p.text)) for p in RAW_V1.parts(REFUND))
+        session.submit(PromptBatch(REFUND, ids))
+        failed = {row for answers in session.run() for row in answers.errors}
+    assert failed == {row for row, count in enumerate(tokens[:, 0].tolist()) if count > room}
+
+
 class FailingRunner:
     """A device that fails at one chunk, when it is launched or when it is waited for."""
 

@@ -116,6 +116,20 @@ class EngineSession(Protocol):
         """Tokens whose keys and values the session can hold at once."""
         ...
 
+    def lengths(
+        self, question: Question, documents: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], int | None]:
+        """Tokens of documents, and how many a prompt of a question has room for.
+
+        Args:
+            documents: (n, arity) ids.
+
+        Returns:
+            (n, arity) int64; the room for all documents of one prompt, None where there is
+            no limit.
+        """
+        ...
+
     def submit(self, batch: PromptBatch) -> int:
         """Queue a batch; return its ticket at once. Nothing runs before `run`.
 

@@ -89,6 +89,13 @@ class LocalSession:
         self._tickets = 0
         self._open = True
 
+    def lengths(self, question: Question, documents: Int64) -> tuple[Int64, int | None]:
+        """See `EngineSession.lengths`."""
+        self._check_open()
+        self._tokeniser.submit(self._tokens.ensure, documents.ravel()).result()
+        room = self._limits.context - self._questions.encode(question).fixed
+        return self._tokens.lengths(documents).astype(np.int64), room
+
     def submit(self, batch: PromptBatch) -> int:
         """See `EngineSession.submit`.
 

@@ -8,6 +8,8 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from covey.execution.windows import Windows
+from covey.logical.calls import AICall, LongDocuments
 from covey.prompts.question import Question
 
 Ints = npt.NDArray[np.int64]
@@ -109,10 +111,16 @@ class Answers:
 
     def __init__(self) -> None:
         self._tables: dict[Question, AnswerTable] = {}
+        self._windows: dict[tuple[Question, LongDocuments], Windows] = {}
 
     def clear(self) -> None:
         """Forget all answers."""
         self._tables.clear()
+        self._windows.clear()
+
+    def windows(self, call: AICall) -> Windows:
+        """The prompts of a call's question that were cut as the call wants it."""
+        return self._windows.setdefault((call.question, call.options.long_documents), Windows())
 
     def of(self, question: Question) -> AnswerTable:
         table = self._tables.get(question)

@@ -24,7 +24,7 @@ from covey.execution.report import MAX_ERRORS_KEPT, OperatorReport, Report, RowE
 from covey.execution.stop import Interrupts, Stopped
 from covey.execution.store.session import StoredAnswers
 from covey.execution.store.store import AnswerStore
-from covey.logical.calls import AICall, OnError, Reading
+from covey.logical.calls import AICall, LongDocuments, OnError, Reading
 from covey.prompts.documents import DocumentStore
 
 Ints = npt.NDArray[np.int64]
@@ -138,6 +138,10 @@ class Asker:
         Returns:
             tickets for `done`, empty where every answer is there.
         """
+        if call.options.long_documents is not LongDocuments.ERROR and len(documents):
+            lengths = self._open().lengths
+            windows = self._answers.windows(call)
+            documents = windows.cut(call, documents, self._documents, lengths)
         table = self._answers.of(call.question)
         found, _ = table.find(documents)
         wanted = documents[~found]
@@ -252,7 +256,12 @@ class Asker:
             RunError: more failed than `max_error_ratio` allows.
         """
         for index, call in self._calls.items():
-            self._check_errors(call, self._report.operators[index])
+            operator = self._report.operators[index]
+            cut, windows = self._answers.windows(call).made
+            if cut:
+                note = f"{operator.call}: {cut:,} prompts were too long and became {windows:,}."
+                self._report.notes.append(note)
+            self._check_errors(call, operator)
 
     def _how_to_go_on(self) -> str:
         if self._stored is None:

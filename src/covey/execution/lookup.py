@@ -155,6 +155,7 @@ class Lookups:
         present = (ids != NULL_ID).all(axis=1)
         table = self._answers.of(call.question)
         found, scores = table.find(ids)
+        self._answers.windows(call).fill(call, ids, table, found, scores)
         scores[~present] = np.nan
         absent = present & ~found
         if note and absent.any():

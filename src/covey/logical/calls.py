@@ -46,6 +46,18 @@ class OnError(Enum):
     VALUE = "value"
 
 
+class LongDocuments(Enum):
+    """What becomes of a document that is longer than the model's context.
+
+    With ERROR its row fails; TRUNCATE asks about its beginning; SPLIT asks about it part by
+    part: AI.IF is TRUE where it is TRUE of any part, AI.SCORE the largest.
+    """
+
+    ERROR = "error"
+    TRUNCATE = "truncate"
+    SPLIT = "split"
+
+
 @dataclass(frozen=True, slots=True)
 class CallOptions:
     """Options of one call, with the defaults of the design.
@@ -57,6 +69,7 @@ class CallOptions:
             that the best must reach, lest it be `fallback`; None is any.
         on_error: what a failed row becomes.
         max_error_ratio: largest share of failed prompts that the query survives.
+        long_documents: what becomes of documents that are longer than the context.
         fallback: the label that says that none of the others applies, if there is one.
         top_k: labels that are given, best first; None for one, or for all probabilities.
         labelled: whether the calibration that was learned from labelled rows is wanted.
@@ -66,6 +79,7 @@ class CallOptions:
     threshold: float | None = None
     on_error: OnError = OnError.NULL
     max_error_ratio: float | None = None
+    long_documents: LongDocuments = LongDocuments.ERROR
     fallback: str | None = None
     top_k: int | None = None
     labelled: bool = False

@@ -32,7 +32,10 @@ class Function:
     reading: Reading
 
 
-_COMMON = ("selectivity", "anchor", "on_error", "max_error_ratio", "return_error_details")
+_COMMON = (
+    *("selectivity", "anchor", "on_error", "max_error_ratio", "long_documents"),
+    "return_error_details",
+)
 _ANSWER = ("examples", "calibration", *_COMMON)
 _LABELS = ("output_mode", "probabilities", "top_k", "none_of_these", "threshold", "method")
 # Accepted so that queries written for a warehouse run unchanged; they choose a remote

@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import TokenType
 
 from covey.errors import QueryError, UnsupportedError
-from covey.logical.calls import CallOptions, OnError
+from covey.logical.calls import CallOptions, LongDocuments, OnError
 from covey.sql.bind import Binder, shown
 from covey.sql.calls import Argument, RawCall
 from covey.sql.dialect import Dialect, several_columns
@@ -221,7 +221,22 @@ class Arguments:
             self._share("threshold"),
             self._on_error(),
             self._share("max_error_ratio"),
+            self._long_documents(),
         )
+
+    def _long_documents(self) -> LongDocuments:
+        chosen = self.options.get("long_documents")
+        if chosen is None:
+            return LongDocuments.ERROR
+        if chosen.value not in [choice.value for choice in LongDocuments]:
+            raise self.wrong(
+                "long_documents",
+                "'error', 'truncate' or 'split'",
+                chosen,
+                "'error' makes a row fail whose document is longer than the model's context; "
+                "'truncate' asks about its beginning, 'split' about each part.",
+            )
+        return LongDocuments(chosen.value)
 
     def _share(self, name: str) -> float | None:
         given = self.options.get(name)

@@ -44,6 +44,7 @@ class PlantedModel:
             that applies. `question` is "" for a classification without a task text.
         fingerprint: names what the functions do; with it their answers are kept in the
             answer store. Without, they are not: a function may change between two runs.
+        context: the longest prompt in tokens, longer ones fail; None is no limit.
 
     Attributes:
         calls: every prompt asked so far, as (question, documents).
@@ -53,8 +54,14 @@ class PlantedModel:
     kinds = frozenset(QuestionKind)
 
     def __init__(
-        self, answer: Answer, label: LabelAnswer | None = None, *, fingerprint: str | None = None
+        self,
+        answer: Answer,
+        label: LabelAnswer | None = None,
+        *,
+        fingerprint: str | None = None,
+        context: int | None = None,
     ) -> None:
+        self.context = context
         self._answer = answer
         self._label = label
         self.fingerprint = fingerprint
@@ -146,6 +153,14 @@ class PlantedSession:
     def release(self, documents: npt.NDArray[np.int64]) -> None:
         """Nothing is held."""
 
+    def lengths(
+        self, question: Question, documents: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], int | None]:
+        """See `EngineSession.lengths`."""
+        context = self._model.context
+        room = None if context is None else context - _tokens(question.template)
+        return (self._documents.sizes(documents) + 3) // 4, room
+
     def submit(self, batch: PromptBatch) -> int:
         self._tickets += 1
         self._queue.append((self._tickets, batch))
@@ -164,7 +179,11 @@ class PlantedSession:
         errors: dict[int, str] = {}
         flat = iter(self._documents.texts(piece.ravel()))
         tuples = zip(*[flat] * batch.question.arity, strict=True) if piece.size else [()]
+        tokens, room = self.lengths(batch.question, piece)
         for i, texts in enumerate(tuples):
+            if room is not None and (length := int(tokens[i].sum())) > room:
+                errors[start + i] = f"the documents are {length:,} tokens long, {room:,} fit"
+                continue
             answer = self._model.scores(batch.question, texts)
             if answer is None:
                 errors[start + i] = "the planted answer is None"

@@ -1,0 +1,150 @@
+"""Documents longer than the model's context: cut to what fits, or asked window by window.
+
+A window is an ordinary document, so that its answer is shared and stored like any other.
+What the windows of a prompt are answered becomes one answer when it is read: a judgement
+is TRUE where it is TRUE of any window, a score is the largest, and a class is that of the
+window that is surest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from covey.execution.readout import log_odds
+from covey.logical.calls import AICall, LongDocuments, Reading
+from covey.prompts.documents import DocumentStore
+from covey.prompts.question import Question, QuestionKind
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+# Tokens of some documents, (n, arity), and how many a prompt has room for; None is no limit.
+Lengths = Callable[[Question, Ints], tuple[Ints, int | None]]
+
+# Tokens do not spread evenly over a text: a window is cut somewhat shorter than its share.
+_SHARE = 0.9
+# A window is cut behind a blank, where there is one in its last part.
+_LAST_PART = 0.2
+# With less room than this beside the other documents, nothing is cut.
+LEAST_TOKENS = 16
+
+
+class Table(Protocol):
+    """Where answers to one question are found; see `covey.execution.answers.AnswerTable`."""
+
+    def keys(self, documents: Ints) -> Ints: ...
+
+    def find(self, documents: Ints) -> tuple[npt.NDArray[np.bool_], Floats]: ...
+
+
+class Windows:
+    """The prompts of one question that were cut, in one of two ways.
+
+    Attributes:
+        made: documents that windows were made of, and the windows.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[int, ...], Ints] = {}
+        self.made = (0, 0)
+
+    def cut(self, call: AICall, prompts: Ints, documents: DocumentStore, lengths: Lengths) -> Ints:
+        """Prompts, (n, arity) ids, with the windows of those that are too long in their place."""
+        tokens, room = lengths(call.question, prompts)
+        if room is None:
+            return prompts
+        long = np.flatnonzero(tokens.sum(axis=1) > room).tolist()
+        if not long:
+            return prompts
+        parts = [np.delete(prompts, long, axis=0)]
+        for row in long:
+            prompt = tuple(prompts[row].tolist())
+            if prompt not in self._of:
+                found = _windows(call, prompts[row], tokens[row], room, documents, lengths)
+                if found is None:
+                    parts.append(prompts[row : row + 1])
+                    continue
+                self._of[prompt] = found
+                self.made = self.made[0] + 1, self.made[1] + len(found)
+            parts.append(self._of[prompt])
+        return np.unique(np.concatenate(parts), axis=0)
+
+    def fill(
+        self,
+        call: AICall,
+        prompts: Ints,
+        table: Table,
+        found: npt.NDArray[np.bool_],
+        scores: Floats,
+    ) -> None:
+        """Put in the answers of the prompts that were cut: into (n,) bool, (n, width)."""
+        if not self._of:
+            return
+        cut = np.array(list(self._of), np.int64).reshape(len(self._of), -1)
+        for row in np.flatnonzero(np.isin(table.keys(prompts), table.keys(cut))).tolist():
+            known, values = table.find(self._of[tuple(prompts[row].tolist())])
+            found[row] = known.all()
+            scores[row] = _together(call, values)
+
+
+def _windows(
+    call: AICall,
+    prompt: Ints,
+    tokens: Ints,
+    room: int,
+    documents: DocumentStore,
+    lengths: Lengths,
+) -> Ints | None:
+    """The prompts in place of one, its longest document cut; None where that is no help."""
+    place = int(tokens.argmax())
+    left = room - int(tokens.sum() - tokens[place])
+    if left < LEAST_TOKENS:
+        return None
+    (text,) = documents.texts(prompt[place : place + 1])
+    size = max(int(len(text) * left / int(tokens[place]) * _SHARE), 1)
+    first = call.options.long_documents is LongDocuments.TRUNCATE
+    pieces = [text[:size]] if first else list(_cut(text, size))
+    while True:
+        made = np.repeat(prompt[None], len(pieces), axis=0)
+        made[:, place] = documents.add(pieces)
+        over = lengths(call.question, made)[0].sum(axis=1) > room
+        if not over.any():
+            return made
+        smaller: list[str] = []
+        for piece, too_long in zip(pieces, over.tolist(), strict=True):
+            halves = _cut(piece, max(len(piece) // 2, 1)) if too_long else [piece]
+            smaller += list(halves)[:1] if first else halves
+        if smaller == pieces:
+            return None
+        pieces = smaller
+
+
+def _cut(text: str, size: int) -> list[str]:
+    """A text in pieces of at most `size` characters."""
+    pieces = []
+    while len(text) > size:
+        blank = max(text.rfind(" ", 0, size), text.rfind("\n", 0, size)) + 1
+        end = blank if blank > size * (1 - _LAST_PART) else size
+        pieces.append(text[:end])
+        text = text[end:]
+    return [*pieces, text]
+
+
+def _together(call: AICall, scores: Floats) -> Floats:
+    """One answer of those to (windows, width) prompts; NaN where it is not known.
+
+    A window that failed leaves open what its answer would have been, unless another one
+    has made AI.IF TRUE already.
+    """
+    failed = np.isnan(scores[:, 0])
+    if call.question.kind is QuestionKind.CLASSIFY and not call.question.full:
+        nothing: Floats = np.full(scores.shape[1], np.nan)
+        return nothing if failed.any() else scores[scores[:, 1].argmax()]
+    best: Floats = np.where(np.isnan(scores), -np.inf, scores).max(axis=0)
+    sure = call.reading is Reading.TRUTH and best[0] > log_odds(call.options.threshold)
+    if failed.any() and not sure:
+        best = np.full(scores.shape[1], np.nan)
+    return best
