@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 
 # Texts of a column that are measured.
 MEASURED = 256
-# Combinations of rows up to which those that conditions let through are counted.
+# Combinations of rows of which those that conditions let through are counted.
 COUNTED = 50_000_000
 # Every run draws the same rows.
 SEED = 0
@@ -30,11 +30,23 @@ def flow_facts(flow: Flow, runner: StepRunner, capacity: int | None) -> FlowFact
     texts = {column: _texts(column, runner) for column in columns}
     matches: dict[frozenset[int], float] = {}
     for sources in {c.sources for c in flow.rows.conditions if len(c.sources) > 1}:
-        combinations = math.prod(rows[i] for i in sources)
-        if 0 < combinations <= COUNTED:
-            query = flow.rows.query(Target(tuple(sorted(sources))), ())
-            matches[sources] = runner.count(f"SELECT count(*) FROM ({query})") / combinations
+        if all(rows[i] for i in sources):
+            matches[sources] = _matching(flow, runner, rows, tuple(sorted(sources)))
     return FlowFacts(rows, texts, matches, capacity)
+
+
+def _matching(
+    flow: Flow, runner: StepRunner, rows: tuple[int, ...], sources: tuple[int, ...]
+) -> float:
+    """The share of combinations that pass, by some rows of one source where there are many."""
+    first, others = rows[sources[0]], math.prod(rows[i] for i in sources[1:])
+    taken = min(first, max(COUNTED // others, 1))
+    batched = None
+    if taken < first:
+        batched = sources[0]
+        runner.set_batch(np.sort(np.random.default_rng(SEED).permutation(first)[:taken]))
+    query = flow.rows.query(Target(sources), (), batched)
+    return runner.count(f"SELECT count(*) FROM ({query})") / (taken * others)
 
 
 def _texts(column: DocumentColumn, runner: StepRunner) -> Texts:
