@@ -150,6 +150,18 @@ def test_analyze_of_a_query_that_has_run_runs_nothing_again() -> None:
         assert len(model.calls) == calls
 
 
+def test_analyze_of_a_statement_that_cannot_run_again_shows_its_report() -> None:
+    with planted(by_number(2, 0)) as con:
+        con.run("CREATE TABLE gone AS FROM t")
+        query = con.sql(f"SELECT id FROM gone AS t WHERE {A}").run()
+        con.run("DROP TABLE gone")
+        text = query.explain(analyze=True)
+        assert text.startswith("it has run, and cannot run again\n") and "25 prompts" in text
+        assert json.loads(query.explain("json", analyze=True))["statements"][0]["report"]
+        both = con.sql(f"CREATE TABLE x AS SELECT id FROM t WHERE {A}; SELECT {B} FROM t")
+        assert both.explain(analyze=True).count("was: 25 prompts") == 2
+
+
 def test_explaining_a_statement_with_effects_has_none() -> None:
     with planted(by_number(2, 0)) as con:
         con.run("CREATE TABLE u AS SELECT 1 AS i")

@@ -114,13 +114,14 @@ class Explained:
     def text(self, report: Report | None = None) -> str:
         """As text; with a report, beside what happened."""
         if self.note is not None:
-            return self.note
+            return self.note if report is None else f"{self.note}\n{report}"
         return explain(self.plan, self.forecast, self._actual(report))
 
     def values(self, report: Report | None = None) -> dict[str, Any]:
         """As plain values."""
         if self.note is not None:
-            return {"note": self.note}
+            happened = {} if report is None else {"report": report.to_dict()}
+            return {"note": self.note} | happened
         return explain_values(self.plan, self.forecast, self._actual(report))
 
     def _actual(self, report: Report | None) -> Actual | None:
@@ -149,6 +150,10 @@ LATER = Explained(
     Forecast(),
     note="planned when the statements before it have run",
 )
+
+
+# Stands for one that has run and cannot be planned any more.
+DONE = Explained(PhysicalPlan("", [], [], ""), Forecast(), note="it has run, and cannot run again")
 
 
 def explained(planning: Planning, expanded: Derived) -> Explained:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from covey.api.forecast import LATER, Estimate, Explained
+from covey.api.forecast import DONE, LATER, Estimate, Explained
 from covey.api.planning import Planning, Schema
 from covey.api.statement import Statement, make_statement
 from covey.errors import BudgetError, InputError, QueryError, RunError
@@ -145,9 +145,13 @@ class Query:
             try:
                 parts.append((self._statement(number).explained(), None))
             except QueryError:
-                if len(self._statements) == 1:
+                if self._result is not None:
+                    # What it read is gone, perhaps by its own doing.
+                    parts.append((DONE, None))
+                elif len(self._statements) == 1:
                     raise
-                parts.append((LATER, None))
+                else:
+                    parts.append((LATER, None))
         return parts
 
     def _run_explained(self) -> None:
