@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import takewhile
 from typing import Any
 
@@ -101,6 +102,7 @@ def prompt_parts(question: Question, texts: tuple[str, ...]) -> tuple[str, str, 
     return words[0], "".join(words[1:stem]), "".join(words[stem:])
 
 
+@cache
 def endings(question: Question) -> list[str]:
     """What is read behind a prompt: its answer, label by label, or where labels part."""
     if question.kind is QuestionKind.JUDGE:
@@ -116,20 +118,34 @@ def expected_margin(question: Question, texts: tuple[str, ...]) -> float:
     return margin([ord(c) for c in "".join(prompt_parts(question, texts))])
 
 
+@cache
+def choices(question: Question) -> list[list[tuple[str, str, frozenset[str]]]]:
+    """For each label: what stands before each of its choices, its token, and all tokens."""
+    runs = [text + "\n" for text in LAYOUT.answers(question)]
+    found = []
+    for run in runs:
+        places = []
+        for place, token in enumerate(run):
+            others = frozenset(r[place] for r in runs if r[:place] == run[:place])
+            if len(others) > 1:
+                places.append((run[:place], token, others))
+        found.append(places)
+    return found
+
+
 def expected_scores(question: Question, texts: tuple[str, ...]) -> list[float]:
     """The scores of a prompt, one label and one token at a time."""
     prompt = [ord(c) for c in "".join(prompt_parts(question, texts))]
     if question.kind is not QuestionKind.CLASSIFY:
         return [margin([*prompt, *map(ord, ending)]) for ending in endings(question)]
-    runs = [text + "\n" for text in LAYOUT.answers(question)]
-    found = [0.0] * len(runs)
-    for i, run in enumerate(runs):
-        for place in range(len(run)):
-            above = [*prompt, *map(ord, run[:place])]
-            others = {r[place] for r in runs if r[:place] == run[:place]}
-            if len(others) > 1:
-                values = {token: logit(above, ord(token)) for token in others}
-                found[i] += values[run[place]] - np.logaddexp.reduce(list(values.values()))
+    found = []
+    for places in choices(question):
+        total = 0.0
+        for before, token, others in places:
+            above = [*prompt, *map(ord, before)]
+            values = {other: logit(above, ord(other)) for other in others}
+            total += values[token] - np.logaddexp.reduce(list(values.values()))
+        found.append(float(total))
     best = int(np.argmax(found))
     return found if question.full else [best, found[best]]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from engine.plans import Plan, Run, brute_minimum, flows, plans
 
 
-@settings(max_examples=400)
+@settings(max_examples=300)
 @given(plan=plans() | flows())
 def test_every_prompt_is_answered_once_whatever_the_arena_and_the_chunks(plan: Plan) -> None:
     run = Run(plan)
