@@ -32,62 +32,73 @@ class ProgressForm(Enum):
     JSON = "json"
 
 
+FormatOption = Annotated[
+    Format | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="Form of the result; else the suffix of --output, else a table.",
+        show_default=False,
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the result to a file."),
+]
+NoProgress = Annotated[
+    bool, typer.Option("--no-progress", help="Show no progress lines on the terminal.")
+]
+ShowReport = Annotated[
+    bool,
+    typer.Option("--report/--no-report", help="Say on standard error what the run did."),
+]
+ProgressOption = Annotated[
+    ProgressForm | None,
+    typer.Option(
+        "--progress",
+        help="On standard error: a line now and then, or a JSON object an event.",
+        show_default=False,
+    ),
+]
+Cache = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache",
+        metavar="FOLDER",
+        help="Where answers are kept between runs; else in the folder that COVEY_CACHE "
+        "names, or the platform's.",
+    ),
+]
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Ask everything anew and keep no answers.")
+]
+MaxCalls = Annotated[int | None, typer.Option("--max-calls", metavar="N", help="Most model calls.")]
+MaxTokens = Annotated[
+    int | None, typer.Option("--max-tokens", metavar="N", help="Most tokens computed.")
+]
+MaxSeconds = Annotated[
+    float | None, typer.Option("--max-seconds", metavar="S", help="Longest run.")
+]
+MaxCost = Annotated[
+    float | None, typer.Option("--max-cost", metavar="USD", help="Most US dollars.")
+]
+
+
 @guarded
 def query(
     sql: Sql,
     model: Model = None,
-    format: Annotated[
-        Format | None,
-        typer.Option(
-            "--format",
-            "-f",
-            help="Form of the result; else the suffix of --output, else a table.",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the result to a file."),
-    ] = None,
-    no_progress: Annotated[
-        bool, typer.Option("--no-progress", help="Show no progress lines on the terminal.")
-    ] = False,
-    report: Annotated[
-        bool,
-        typer.Option("--report/--no-report", help="Say on standard error what the run did."),
-    ] = True,
-    progress: Annotated[
-        ProgressForm | None,
-        typer.Option(
-            "--progress",
-            help="On standard error: a line now and then, or a JSON object an event.",
-            show_default=False,
-        ),
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--cache",
-            metavar="FOLDER",
-            help="Where answers are kept between runs; else in the folder that COVEY_CACHE "
-            "names, or the platform's.",
-        ),
-    ] = None,
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Ask everything anew and keep no answers.")
-    ] = False,
-    max_calls: Annotated[
-        int | None, typer.Option("--max-calls", metavar="N", help="Most model calls.")
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", metavar="N", help="Most tokens computed.")
-    ] = None,
-    max_seconds: Annotated[
-        float | None, typer.Option("--max-seconds", metavar="S", help="Longest run.")
-    ] = None,
-    max_cost: Annotated[
-        float | None, typer.Option("--max-cost", metavar="USD", help="Most US dollars.")
-    ] = None,
+    format: FormatOption = None,
+    output: Output = None,
+    no_progress: NoProgress = False,
+    report: ShowReport = True,
+    progress: ProgressOption = None,
+    cache: Cache = None,
+    no_cache: NoCache = False,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+    max_seconds: MaxSeconds = None,
+    max_cost: MaxCost = None,
 ) -> None:
     """Run a query and print its result.
 
