@@ -122,3 +122,56 @@ def test_distinct_rows_are_those_of_all_rows(seed: int) -> None:
     every, rows = counted(f"SELECT {shown} {text}")
     assert sorted(distinct) == sorted(set(rows))
     assert few.total() <= every.total()
+
+
+@pytest.mark.parametrize(
+    "query, calls",
+    [
+        (f"SELECT id FROM (SELECT id, k, s FROM t WHERE {F}) q WHERE q.id < 3", 3),
+        (f"SELECT id FROM (SELECT * FROM t WHERE {F}) q WHERE q.id < 3", 3),
+        (f"WITH w AS (SELECT id, k AS key FROM t WHERE {F}) SELECT id FROM w WHERE key = 1", 5),
+        (f"SELECT q.id FROM (SELECT id FROM t WHERE {F}) q LEFT JOIN p USING (id) WHERE q.id = 1",
+         1),
+        # Nothing is known of the rows inside where they are made of several, limited, read
+        # twice, or brought back by an outer join.
+        (f"SELECT id FROM (SELECT id FROM t WHERE {F} ORDER BY id LIMIT 30) q WHERE q.id < 3", 20),
+        (f"SELECT n FROM (SELECT k, count(*) AS n FROM t WHERE {F} GROUP BY k) q WHERE n > 1", 20),
+        (f"WITH w AS (SELECT id FROM t WHERE {F}) SELECT a.id FROM w a, w b WHERE a.id < 3", 20),
+        (f"SELECT p.id FROM p LEFT JOIN (SELECT id FROM t WHERE {F}) q ON p.id = q.id "
+         "WHERE q.id IS NULL", 20),
+        (f"SELECT id FROM (SELECT id FROM t WHERE {F}) q WHERE random() + q.id < 3", 20),
+    ],
+)  # fmt: skip
+def test_conditions_around_a_block_reach_inside(query: str, calls: int) -> None:
+    assert counted(query)[0]["F"] == calls
+
+
+_LISTS = ["*", "t.*", "id, k, s", "id AS k, k AS id", "id + 1 AS id, k", "s AS id, id AS k"]
+_INSIDE = ["", " AND k < 3", " ORDER BY id", " ORDER BY id LIMIT 9", " AND id > 2"]
+_AROUND = [
+    "FROM q", "FROM q JOIN p ON q.k = p.k", "FROM q LEFT JOIN p ON q.k = p.k",
+    "FROM p LEFT JOIN q ON q.k = p.k", "FROM p FULL JOIN q ON q.k = p.k AND q.k < 2",
+    "FROM q, p", "FROM q JOIN p USING (k)", "FROM q SEMI JOIN p ON q.k = p.k", "FROM q, q AS r",
+]  # fmt: skip
+_OUTSIDE = [
+    "q.k = 1", "q.k < 2 OR q.k IS NULL", "q.k % 2 = 0", "q.k + 1 > 2", "q.id IS NOT NULL",
+    "coalesce(q.k, 1) = 1", "NOT (q.k = 2)", "EXISTS (SELECT 1 FROM p AS z WHERE z.id = q.k)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rows_of_nested_blocks_are_those_of_plain_sql(seed: int) -> None:
+    rng = random.Random(seed)
+    inner = f"SELECT {rng.choice(_LISTS)} FROM t WHERE {F}{rng.choice(_INSIDE)}"
+    around, outside = rng.choice(_AROUND), " AND ".join(rng.sample(_OUTSIDE, 2))
+    with_cte = f"WITH q AS ({inner}) SELECT q.k {around} WHERE {outside}"
+    derived = f"SELECT q.k {around.replace('q', f'({inner}) q', 1)} WHERE {outside}"
+    query = with_cte if "q AS r" in around or rng.random() < 0.5 else derived
+    con, _ = connect()
+    with con:
+        texts = [row[0] for row in con.run("SELECT s FROM t").fetchall()]
+        true = [text for text in texts if judged("F {0}", (text,)) > 0.5]
+        con.register("truth", pa.table({"s": true}))
+        plain = query.replace(F, "t.s IN (SELECT s FROM truth)")
+        expected = con.duckdb.execute(plain).fetchall()
+        assert sorted(con.run(query).fetchall(), key=repr) == sorted(expected, key=repr)

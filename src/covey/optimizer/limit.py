@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from covey.logical.blocks import Block
 from covey.optimizer.nulls import reject_unanswered
+from covey.optimizer.row_by_row import row_by_row
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import Prune
-
-# A row of FROM is a row of the result only without these.
-_NOT_ROW_BY_ROW = ("GROUP BY", "HAVING", "QUALIFY", "USING SAMPLE", "WINDOW")
 
 
 def enough_rows(rows: BlockRows) -> int | None:
@@ -22,7 +20,7 @@ def enough_rows(rows: BlockRows) -> int | None:
     needed = _needed(block, rows.work)
     if needed is None and block.exists and "LIMIT" not in block.clauses:
         needed = 1
-    return needed if needed is not None and _row_by_row(block, rows.work) else None
+    return needed if needed is not None and row_by_row(block, rows.work) else None
 
 
 def can_prune(rows: BlockRows, direct: frozenset[int]) -> bool:
@@ -33,7 +31,7 @@ def can_prune(rows: BlockRows, direct: frozenset[int]) -> bool:
         bool(outputs & direct)
         and len(block.sources or ()) == 1
         and _needed(block, rows.work) is not None
-        and _row_by_row(block, rows.work)
+        and row_by_row(block, rows.work)
     )
 
 
@@ -58,19 +56,6 @@ def plan_prune(rows: BlockRows) -> None:
     work.revert(mark)
     if work.binder.columns(query) is not None:
         work.steps.append(Prune(source.load.table, query))
-
-
-def _row_by_row(block: Block, work: Workspace) -> bool:
-    """Whether every row of the result is a row of FROM, and LIMIT counts those."""
-    span = block.clauses.get("SELECT")
-    if span is None or not block.alone:
-        return False
-    if any(clause in block.clauses for clause in _NOT_ROW_BY_ROW):
-        return False
-    words = work.tokens.words(span)
-    if words & {"DISTINCT", "OVER", "UNNEST"}:
-        return False
-    return not work.binder.any_aggregate(sorted(words))
 
 
 def _needed(block: Block, work: Workspace) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from covey.logical.blocks import Block, Expr
 from covey.optimizer.demand import Demand
+from covey.optimizer.outside import conditions_from_outside
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.sql.from_clause import NotPlanned
 from covey.sql.guards import Context, Guards
@@ -34,6 +35,7 @@ class BlockRows:
         self.free = [c for c in block.conditions if c.calls <= work.planned]
         self.asked: list[Expr] = []
         self._pushed: set[Span] = set()
+        self._outside: list[str] = []
 
     @property
     def wanted(self) -> list[Expr]:
@@ -54,6 +56,7 @@ class BlockRows:
             conditions = spans if self.block.keeps(number) else []
             self.loaded.append(self.work.load(self.block, number, conditions))
         self._pushed = {c.span for c in self.free} - set(spans)
+        self._outside = conditions_from_outside(self.block, self.work, self.loaded)
 
     def render(self, expr: Expr) -> str:
         return self.work.edited.render(expr.span)
@@ -65,7 +68,7 @@ class BlockRows:
     def conditions(self) -> list[str]:
         """What rows are known to need: the conditions that are free or asked, as SQL."""
         free = [self.render(c) for c in self.free if c.span not in self._pushed]
-        return [*free, *(self.render(c) for c in self.asked)]
+        return [*free, *self._outside, *(self.render(c) for c in self.asked)]
 
     def demand(self, texts: Sequence[str] = ()) -> Demand:
         """The rows that pass all conditions so far, and `texts`."""

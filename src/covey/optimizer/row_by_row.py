@@ -1,0 +1,22 @@
+"""Whether the rows of a block's result are rows of its FROM."""
+
+from __future__ import annotations
+
+from covey.logical.blocks import Block
+from covey.optimizer.workspace import Workspace
+
+# A row of FROM is a row of the result only without these.
+_NOT_ROW_BY_ROW = ("GROUP BY", "HAVING", "QUALIFY", "USING SAMPLE", "WINDOW")
+
+
+def row_by_row(block: Block, work: Workspace) -> bool:
+    """Whether every row of the result is a row of FROM, and LIMIT counts those."""
+    span = block.clauses.get("SELECT")
+    if span is None or not block.alone:
+        return False
+    if any(clause in block.clauses for clause in _NOT_ROW_BY_ROW):
+        return False
+    words = work.tokens.words(span)
+    if words & {"DISTINCT", "OVER", "UNNEST"}:
+        return False
+    return not work.binder.any_aggregate(sorted(words))
