@@ -1,7 +1,7 @@
 """The six shapes of AI-SQL work through the engine and its scheduler, on a GPU.
 
-    python bench/make_checkpoint.py /tmp/qwen3-4b-random --tokenizer TOKENIZER.json
-    python bench/hopper.py /tmp/qwen3-4b-random [--shapes a,b] [--budget N] [--trace FOLDER]
+    python bench/make_checkpoint.py CHECKPOINT --tokenizer TOKENIZER.json
+    python bench/hopper.py CHECKPOINT [--shapes a,b] [--budget N] [--trace FOLDER]
 
 Each shape runs several times; the first run warms up. Seconds go from handing over the
 texts to the last answer, tokenising included, start-up apart; "expected" is what the rates

@@ -1,7 +1,7 @@
 """A whole model on the Hopper kernels: errors, margins alone and packed, speed.
 
-    python bench/make_checkpoint.py /tmp/qwen3-4b-random
-    python bench/hopper_model.py /tmp/qwen3-4b-random [--only errors|margins|speed]
+    python bench/make_checkpoint.py CHECKPOINT
+    python bench/hopper_model.py CHECKPOINT [--only errors|margins|speed]
 
 Needs an H100 or H200 and covey[gpu]. Errors are those of the residual stream after each
 layer against the reference kernels in float32 on the widened weights. Margins are those

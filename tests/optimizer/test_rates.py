@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import covey
-from covey.engine.calibrate import PROMPT, Timing, fit, make_chunk, measure
 from covey.engine.local import LocalModel
 from covey.engine.outlook import ByteMeasure
+from covey.engine.timing import PROMPT, Timing, fit, make_chunk, measure_rates
 from covey.execution.dry_run import SAMPLE_PAIRS, sample_sizes
 from covey.execution.lengths import LengthBook
 from covey.hardware.cache import cache_folder
@@ -68,12 +68,12 @@ class Clockwork:
 
 def test_calibration_measures_what_the_runner_takes() -> None:
     runner = Clockwork()
-    found = measure(runner, 1024, 100_000, threads=None)
+    found = measure_rates(runner, 1024, 100_000, threads=None)
     assert found.token_seconds == pytest.approx(TRUE.token_seconds)
     assert found.pair_seconds == pytest.approx(TRUE.pair_seconds)
     # About two seconds of work: one of these tokens takes two milliseconds.
     assert sum(runner.chunks) < 1024
-    assert measure(Clockwork(), 1024, 8, threads=None).pair_seconds >= 0
+    assert measure_rates(Clockwork(), 1024, 8, threads=None).pair_seconds >= 0
 
 
 def test_the_chunk_that_is_timed_is_a_forest_of_chains() -> None:

@@ -12,11 +12,11 @@ import torch
 
 from covey.engine.arena import KvArena
 from covey.engine.base import EngineSession
-from covey.engine.calibrate import measure
 from covey.engine.limits import GPU_LEAST_BYTES, Limits, cpu_limits, gpu_limits
 from covey.engine.readout import answer_tokens
 from covey.engine.runtime import ChunkRunner, Runtime
 from covey.engine.session import LocalSession
+from covey.engine.timing import measure_rates
 from covey.errors import InputError, ModelError, RunError
 from covey.hardware.rates import Rates
 from covey.kernels.base import Geometry
@@ -91,10 +91,10 @@ class LoadedEngine:
         return session
 
     def rates(self) -> Rates:
-        """Time a few chunks; see `covey.engine.calibrate`."""
+        """Time a few chunks; see `covey.engine.timing`."""
         # The processor works on the chunks itself where none is ever left under way.
         threads = torch.get_num_threads() if self.limits.in_flight == 1 else None
-        return measure(self._ready(), self.limits.budget, self.limits.slots, threads)
+        return measure_rates(self._ready(), self.limits.budget, self.limits.slots, threads)
 
     def _ready(self) -> ChunkRunner:
         slots = self.limits.slots

@@ -9,7 +9,7 @@ its *suffix* (partners and cue, or the rest of the question). The minimum is
   + the distinct prefixes of all stems of the session, once, whatever batch they came in
   + for each batch and stem, the distinct prefixes of the suffixes asked of it.
 
-Suffixes count per batch because they are dropped at once (design §5). A prompt without
+Suffixes count per batch because they are dropped at once (docs/life-of-a-prompt.md). A prompt without
 an anchor counts in full.
 """
 

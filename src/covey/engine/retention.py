@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RecomputeCost:
-    """What it takes to compute tokens again (design §7: linear work and attention).
+    """What it takes to compute tokens again: linear work and attention.
 
     Attributes:
         token_seconds: linear work of one token.

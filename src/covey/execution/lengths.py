@@ -77,7 +77,7 @@ class LengthBook:
     def shared(self, ids: Ints) -> float:
         """The share of some documents' tokens that begin like another one's.
 
-        What a trie of them saves (design §5). Beginnings are compared by characters; the last
+        What a trie of them saves. Beginnings are compared by characters; the last
         token of a common one is not counted, since what follows may be merged with it.
         """
         if not self._shares:

@@ -60,7 +60,7 @@ class LongDocuments(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """Options of one call, with the defaults of the design.
+    """Options of one call, with their defaults.
 
     Attributes:
         selectivity: the user's word on the share of TRUE, in [0, 1].

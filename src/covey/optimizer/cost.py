@@ -1,6 +1,6 @@
 """What inference work costs: counts that add up, and the time they take.
 
-A piece of work is a forest of prompts (design §5): *stems*, which are an anchor document
+A piece of work is a forest of prompts (`covey.prompts.forest`): *stems*, which are an anchor document
 with what stands before and behind it, and *suffixes* behind the stems. Counts are expected
 values and may be fractions; lengths are tokens. Everything here is data and arithmetic.
 """
@@ -218,7 +218,7 @@ def speed_of_light(work: Work, costs: ModelCosts, device: Device) -> Seconds:
 
     The sum over projections, MLP and attention of the larger of compute at the datasheet's
     peak and memory traffic at its bandwidth. Weights are read once a pass, keys and values
-    as `work` counts them (design §7).
+    as `work` counts them.
     """
     products = device.peak(costs.compute.value)
     bandwidth = device.bandwidth

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from covey.engine.calibrate import GPU_CONTEXT, Timing, fit, measure
 from covey.engine.labels import Wanted
 from covey.engine.runtime import Floats
+from covey.engine.timing import GPU_CONTEXT, Timing, fit, measure_rates
 from covey.kernels.base import Chunk
 
 PASS, TOKEN, PAIR = 3e-3, 7e-6, 1e-9
@@ -34,7 +34,7 @@ class Device:
 @pytest.mark.parametrize("budget", [1024, 65_536])
 def test_the_rates_of_a_gpu_are_found(budget: int) -> None:
     device = Device()
-    rates = measure(device, budget, 100_000, None)
+    rates = measure_rates(device, budget, 100_000, None)
     assert rates.measured and max(device.contexts) == GPU_CONTEXT
     assert rates.pass_seconds == pytest.approx(PASS, rel=1e-6)
     assert rates.token_seconds == pytest.approx(TOKEN, rel=1e-6)

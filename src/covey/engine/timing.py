@@ -40,7 +40,7 @@ class Timing:
     seconds: float
 
 
-def measure(runner: ChunkRunner, budget: int, slots: int, threads: int | None) -> Rates:
+def measure_rates(runner: ChunkRunner, budget: int, slots: int, threads: int | None) -> Rates:
     """Time a few chunks; on two quiet cores and SmolLM2 this takes less than two seconds.
 
     Args:
