@@ -9,8 +9,8 @@ its *suffix* (partners and cue, or the rest of the question). The minimum is
   + the distinct prefixes of all stems of the session, once, whatever batch they came in
   + for each batch and stem, the distinct prefixes of the suffixes asked of it.
 
-Suffixes count per batch because they are dropped at once (docs/life-of-a-prompt.md). A prompt without
-an anchor counts in full.
+Suffixes count per batch because they are dropped at once. A prompt without an anchor counts
+in full.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What inference work costs: counts that add up, and the time they take.
 
-A piece of work is a forest of prompts (`covey.prompts.forest`): *stems*, which are an anchor document
-with what stands before and behind it, and *suffixes* behind the stems. Counts are expected
-values and may be fractions; lengths are tokens. Everything here is data and arithmetic.
+A piece of work is a forest of prompts (`covey.prompts.forest`): *stems*, which are an anchor
+document with what stands before and behind it, and *suffixes* behind the stems. Counts are
+expected values and may be fractions; lengths are tokens. All here is data and arithmetic.
 """
 
 from __future__ import annotations
