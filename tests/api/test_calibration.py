@@ -87,6 +87,22 @@ def test_a_query_uses_what_was_learned_and_other_questions_do_not(con: covey.Con
         con.sql("SELECT AI.IF(PROMPT('Other? {0}', body), calibration => 'labelled') FROM tickets")
 
 
+@pytest.mark.parametrize("kind", ["frame", "path", "mistake"])
+def test_nothing_stays_registered(con: covey.Connection, kind: str, tmp_path: Path) -> None:
+    data: object = labelled(100, 0.5, -1.0)
+    if kind == "path":
+        con.register("l", data)
+        data = tmp_path / "labelled.parquet"
+        con.duckdb.execute(f"COPY l TO '{data}'")
+    if kind == "mistake":
+        with pytest.raises(QueryError):
+            con.calibrate(QUESTION, data, label="nowhere")
+    else:
+        con.calibrate(QUESTION, data)
+    with pytest.raises(QueryError, match="covey_labelled does not exist"):
+        con.sql("FROM covey_labelled")
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [

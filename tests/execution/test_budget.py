@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -54,6 +56,33 @@ def test_tokens_are_counted_as_they_are_computed() -> None:
     assert model.calls == []
     con, model = connect(max_tokens=int(exact.high))
     assert con.sql(ASK).fetchall() == [(40,)]
+
+
+@pytest.mark.parametrize("text", [ASK, f"{ASK}; SELECT 1"])
+def test_results_in_batches_are_refused_before_they_run(text) -> None:
+    con, model = connect(max_tokens=20)
+    with pytest.raises(BudgetError, match="No model call was made"):
+        next(con.sql(text).batches())
+    assert model.calls == []
+    rows = con.sql(ASK, max_tokens=100_000).batches()
+    assert [piece.num_rows for piece in rows] == [1]
+
+
+def test_the_model_is_not_loaded_to_refuse_where_its_answers_are_known(monkeypatch) -> None:
+    con, model = connect(max_calls=39)
+    monkeypatch.setattr(model, "open", lambda: pytest.fail("the model was loaded"))
+    with pytest.raises(BudgetError):
+        con.run(ASK)
+
+
+def test_the_model_is_loaded_where_only_then_its_answers_are_known(monkeypatch) -> None:
+    con, model = connect()
+    con.run(ASK)
+    outlook = model.outlook()
+    con, model = connect(max_calls=39)
+    monkeypatch.setattr(model, "outlook", lambda: replace(outlook, fingerprint=None))
+    assert con.run(ASK).fetchall() == [(40,)]
+    assert model.calls == []
 
 
 def test_a_query_has_its_own_budget_or_the_connections() -> None:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import covey
+from covey.execution import steps
 from covey.testing import PlantedModel
 
 QUESTION = "AI.IF(PROMPT('Refund? {0}', b))"
@@ -54,3 +55,19 @@ def test_a_failed_transaction_leaves_a_connection_that_works(connection):
     connection.run("ROLLBACK")
     found = connection.run(f"SELECT id FROM s WHERE {QUESTION} ORDER BY id")
     assert found.fetchall() == [(1,), (3,)]
+
+
+def test_a_change_that_draws_other_rows_every_time_ends_and_changes_nothing(
+    connection, monkeypatch
+):
+    monkeypatch.setattr(steps, "MAX_ROUNDS", 5)
+    draws = "AI.IF(PROMPT('Refund? {0}', CAST(random() AS VARCHAR)))"
+    with pytest.raises(covey.RunError, match=r"after 5 rounds.*draws other rows.*TEMP TABLE"):
+        connection.run(f"DELETE FROM s WHERE {draws}")
+    assert connection.run("SELECT count(*) FROM s").fetchall() == [(3,)]
+
+
+def test_a_change_that_asks_in_several_rounds_is_kept(connection):
+    run = connection.run(f"DELETE FROM s WHERE {QUESTION}")
+    assert run.report.operators[0].prompts == 3
+    assert connection.run("SELECT id FROM s").fetchall() == [(2,)]

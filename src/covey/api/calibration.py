@@ -9,15 +9,18 @@ TRUE and m that are FALSE in place of 1 and 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
 
 from covey.api.planning import Planning
+from covey.api.sources import unregister
 from covey.api.written import read_template, sql_expression
 from covey.errors import InputError
 from covey.execution.answers import Answers
@@ -123,9 +126,21 @@ def calibrate(
     """See `Connection.calibrate`."""
     if "calibration" in options:
         raise InputError("calibrate takes no calibration: it learns one from plain margins.")
-    relation = labelled if isinstance(labelled, str) else _TABLE
-    if relation is _TABLE:
-        connection.register(_TABLE, labelled)
+    if isinstance(labelled, str):
+        return _calibrate(connection, question, labelled, label, options)
+    connection.register(_TABLE, labelled)
+    try:
+        return _calibrate(connection, question, _TABLE, label, options)
+    finally:
+        # A failed transaction takes it along.
+        with suppress(duckdb.Error):
+            unregister(connection.duckdb, _TABLE)
+
+
+def _calibrate(
+    connection: Connection, question: str, relation: str, label: str, options: Mapping[str, Any]
+) -> Reliability:
+    """Learn from the rows of a table."""
     call = read_template(question).call("AI.MARGIN", connection.dialect, "", options)
     truth = sql_expression(label, "The label")
     text = (

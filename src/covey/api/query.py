@@ -197,11 +197,9 @@ class Query:
         watch = self._watch()
         for number in range(len(self._statements)):
             statement = self._statement(number)
-            if forecast or (watch is not None and statement.asks):
-                expected = statement.explained()
-                forecasts.append(expected)
-                if statement.asks:
-                    self._refuse(statement, expected)
+            if forecast:
+                forecasts.append(statement.explained())
+            self._refuse(statement, forecasts[-1] if forecast else None)
             result, report = statement.run(answers, documents, watch)
             reports.append(report)
         if forecast:
@@ -211,15 +209,23 @@ class Query:
         self._asked = Answers(), DocumentStore()
         self._report = reports[0] if len(reports) == 1 else joined(reports)
 
-    def _refuse(self, statement: Statement, expected: Explained) -> None:
-        """Refuse what cannot keep to the budget, answers of earlier runs not counted."""
+    def _refuse(self, statement: Statement, expected: Explained | None = None) -> None:
+        """Refuse what cannot keep to the budget, answers of earlier runs not counted.
+
+        Args:
+            statement: is about to run.
+            expected: what it is expected to take; None finds it out where there is a budget.
+        """
+        if not (self._budget.limits and statement.asks):
+            return
         connection = self._connection
         try:
-            self._budget.refuse(expected.forecast)
+            self._budget.refuse((expected or statement.explained()).forecast)
         except BudgetError:
-            if connection.loaded is not None or connection.store is None:
+            known = connection.loaded is not None or connection.outlook().fingerprint is not None
+            if known or connection.store is None:
                 raise
-            # Only the loaded model says which answers are its own.
+            # Which answers are its own, this model says only when it is loaded.
             connection.engine()
             self._budget.refuse(statement.explained().forecast)
 
@@ -247,10 +253,14 @@ class Query:
             last = len(self._statements) - 1
             answers, documents = self._asked
             watch = self._watch()
-            reports = [
-                self._statement(number).run(answers, documents, watch)[1] for number in range(last)
-            ]
-            report, rows = self._statement(last).batches(answers, documents, watch)
+            reports = []
+            for number in range(last):
+                statement = self._statement(number)
+                self._refuse(statement)
+                reports.append(statement.run(answers, documents, watch)[1])
+            statement = self._statement(last)
+            self._refuse(statement)
+            report, rows = statement.batches(answers, documents, watch)
             self._report = joined([*reports, report]) if reports else report
             yield from rows
 

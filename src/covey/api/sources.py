@@ -36,6 +36,16 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, data: Any) -> Non
         raise InputError(f"{name!r} cannot be registered: {reason}.") from None
 
 
+def unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Forget a table that `register` made.
+
+    Raises:
+        duckdb.Error: the transaction has failed.
+    """
+    connection.unregister(name)
+    connection.execute(f"DROP VIEW IF EXISTS temp.{quote_name(name)}").fetchall()
+
+
 def _register(connection: duckdb.DuckDBPyConnection, name: str, data: Any) -> None:
     if isinstance(data, str | PathLike):
         _register_path(connection, name, Path(data))

@@ -143,7 +143,7 @@ class Template:
         """An AI call of this question.
 
         Args:
-            function: AI.IF, AI.SCORE or AI.CLASSIFY.
+            function: AI.IF, AI.SCORE, AI.MARGIN or AI.CLASSIFY.
             dialect: whose spelling; None is AI.IF(PROMPT(…)).
             labels: SQL of the labels, "" where the function has none.
             options: values of the call's options; None leaves one out.

@@ -49,7 +49,6 @@ class Lookups:
 
     Args:
         connection: where the statement will run.
-        calls: the calls of the statement.
         answers: where answers are found.
         documents: where texts get their ids.
     """
@@ -94,6 +93,11 @@ class Lookups:
     def set_rows(self, lookup: int, documents: tuple[RowDocuments, ...]) -> None:
         """Give the look-up of a planned call the documents of its arguments."""
         self._rows[lookup] = documents
+
+    @property
+    def lacks_answers(self) -> bool:
+        """Whether `take_missing` has anything to give."""
+        return bool(self._missing)
 
     def take_missing(self, calls: list[AICall]) -> Iterator[tuple[AICall, Ints]]:
         """What was looked up over texts without success since the last time, distinct.

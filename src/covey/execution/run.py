@@ -14,7 +14,7 @@ from covey.execution.bridge import Relations
 from covey.execution.flow import FlowRunner
 from covey.execution.lookup import Lookups
 from covey.execution.report import Report
-from covey.execution.steps import StepRunner
+from covey.execution.steps import DRAWS_OTHERS, StepRunner
 from covey.plan.choice import Chooser
 from covey.plan.nodes import Ask, Flow, Load, PhysicalPlan, Step
 from covey.prompts.documents import DocumentStore
@@ -85,11 +85,8 @@ class Runner:
         """
         for batch in self._relations.batches(self._plan.final):
             # What a look-up notes it has noted before its rows are here.
-            if any(True for _ in self._lookups.take_missing(self._plan.calls)):
-                raise RunError(
-                    "The query draws other rows every time it runs, by random() or a sample. "
-                    "Store that part first, CREATE TEMP TABLE … AS SELECT …, and query the table."
-                )
+            if self._lookups.lacks_answers:
+                raise RunError(f"The query wants answers that it did not ask for: {DRAWS_OTHERS}")
             self._report.rows += batch.num_rows
             yield batch
 
@@ -124,13 +121,13 @@ class Runner:
             self._steps.complete(partial(self._relations.drain, plan.rehearsal))
             self._asker.check()
             return self._relations.table(plan.final)
-        while True:
-            with self._relations.attempt() as attempt:
-                result = self._relations.table(plan.final)
-                missing = list(self._lookups.take_missing(plan.calls))
-                if not missing:
-                    self._asker.check()
-                    attempt.keep()
-                    return result
-            for call, documents in missing:
-                self._asker.ask(call, documents)
+        return self._steps.complete(self._attempt)
+
+    def _attempt(self) -> pa.Table:
+        """Run a statement that has effects, and undo them where it lacks an answer."""
+        with self._relations.attempt() as attempt:
+            result = self._relations.table(self._plan.final)
+            if not self._lookups.lacks_answers:
+                self._asker.check()
+                attempt.keep()
+        return result

@@ -26,6 +26,10 @@ Result = TypeVar("Result")
 # as many rounds as its calls depend on one another. Only a statement that draws other
 # rows every time it runs does not.
 MAX_ROUNDS = 1000
+DRAWS_OTHERS = (
+    "it draws other rows every time it runs, by random() or a sample. Store that part first, "
+    "CREATE TEMP TABLE … AS SELECT …, and query the table."
+)
 
 # Marks a row whose text has not been read.
 _UNREAD = -2
@@ -72,9 +76,7 @@ class StepRunner:
             for call, documents in missing:
                 self._asker.ask(call, documents)
         raise RunError(
-            f"The query still asks for new documents after {MAX_ROUNDS} rounds: it draws other "
-            "rows every time it runs, by random() or a sample. Store that part first, "
-            "CREATE TEMP TABLE … AS SELECT …, and query the table."
+            f"The query still asks for new documents after {MAX_ROUNDS} rounds: {DRAWS_OTHERS}"
         )
 
     def load(self, step: Load) -> None:
