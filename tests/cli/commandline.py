@@ -30,12 +30,19 @@ class CommandLine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
 
-    def plant(self, answer: Answer, instead_of: str | None = None) -> None:
-        """Let connections to the model of a name, or that name none, use `answer`."""
+    def plant(
+        self, answer: Answer, instead_of: str | None = None, fingerprint: str | None = None
+    ) -> None:
+        """Let connections to the model of a name, or that name none, use `answer`.
+
+        With a fingerprint, answers are kept between runs.
+        """
         connect = covey.connect
 
         def planted(model: str | None = None, **options: Any) -> object:
-            return connect(PlantedModel(answer) if model == instead_of else model, **options)
+            if model != instead_of:
+                return connect(model, **options)
+            return connect(PlantedModel(answer, fingerprint=fingerprint), **options)
 
         self._monkeypatch.setattr(covey, "connect", planted)
 

@@ -189,6 +189,21 @@ def test_a_query_above_its_budget_is_1_and_asks_nothing(
     assert "max_calls" in ended.stderr and ended.stdout == ""
 
 
+def test_explain_counts_on_the_answers_of_the_store_that_it_is_given(
+    command_line: CommandLine, tickets: Path, tmp_path: Path
+) -> None:
+    command_line.plant(says_refund, fingerprint="refunds")
+    folder = str(tmp_path / "kept")
+    assert command_line("query", "--cache", folder, grouped(tickets)).code == 0
+    known = command_line("explain", "--analyze", "--cache", folder, grouped(tickets))
+    assert "was: 0 prompts, 3 answered by earlier runs" in known.stdout
+    for options in ([], ["--no-cache"]):
+        anew = command_line("explain", "--analyze", *options, grouped(tickets))
+        assert "was: 3 prompts" in anew.stdout
+    both = command_line("explain", "--cache", folder, "--no-cache", grouped(tickets))
+    assert both.code == 2 and "exclude each other" in both.stderr
+
+
 def test_explain_reads_standard_input_and_refuses_wrong_sql(
     command_line: CommandLine, tickets: Path
 ) -> None:

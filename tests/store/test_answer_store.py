@@ -179,6 +179,10 @@ def test_the_oldest_answers_go_when_the_file_is_too_large(tmp_path, monkeypatch)
     assert store.shrink() == 0
 
 
+def test_without_a_file_there_are_no_questions(tmp_path):
+    assert AnswerStore(CacheOptions(tmp_path)).questions() is None
+
+
 def test_clear_by_model_age_and_all_and_export(tmp_path, monkeypatch):
     run(FILTER, rows=5, cache=tmp_path)
     run(CLASSIFY, rows=4, cache=tmp_path)

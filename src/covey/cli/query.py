@@ -108,12 +108,11 @@ def query(
     text = read_sql(sql)
     target = destination(format, output)
 
+    kept = _kept(cache, no_cache)
+
     import covey
     from covey.execution.progress import check_shown
 
-    if cache is not None and no_cache:
-        raise InputError("--cache and --no-cache exclude each other.")
-    kept = cache or not no_cache
     shown = check_shown(progress and progress.value)
     with covey.connect(
         model,
@@ -139,15 +138,29 @@ def explain(
         bool,
         typer.Option("--analyze", help="Run the query, and print what happened beside the plan."),
     ] = False,
+    cache: Cache = None,
+    no_cache: NoCache = False,
 ) -> None:
     """Print a query's plan and what it is expected to cost. Nothing is run but with --analyze."""
     text = read_sql(sql)
+    kept = _kept(cache, no_cache)
 
     import covey
 
-    with covey.connect(model, progress=False) as connection:
+    with covey.connect(model, progress=False, cache=kept) as connection:
         form = "json" if as_json else "text"
         typer.echo(connection.explain(text, form, analyze=analyze))
+
+
+def _kept(cache: Path | None, no_cache: bool) -> Path | bool:
+    """Whether answers are kept between runs, and where, as `covey.connect` takes it.
+
+    Raises:
+        InputError: both options are given.
+    """
+    if cache is not None and no_cache:
+        raise InputError("--cache and --no-cache exclude each other.")
+    return cache or not no_cache
 
 
 def read_sql(argument: str) -> str:

@@ -59,7 +59,10 @@ class Relations:
         return [column.cast(pa.int64()).fill_null(-1).to_numpy() for column in table.columns]
 
     def rows_within(self, column: DocumentColumn, first: int, size: int) -> int:
-        """See `StepRunner.rows_within`."""
+        """Where a batch from row `first` on ends, so that its texts have `size` bytes at most.
+
+        It holds one row at least.
+        """
         alias = quote_name(column.alias)
         rows = self._connection.execute(
             f"SELECT coalesce(max(covey_row) + 1, {first + 1}) FROM ("
@@ -95,7 +98,7 @@ class Relations:
             self._connection.unregister("covey_kept")
 
     def count_texts(self, column: DocumentColumn) -> tuple[int, int]:
-        """See `StepRunner.count_texts`."""
+        """Rows of a source that have a document in a column, and different ones among them."""
         text = column.expression
         rows = self._connection.execute(
             f"SELECT count({text}), count(DISTINCT hash({text})) FILTER ({text} IS NOT NULL) "
@@ -110,7 +113,17 @@ class Relations:
         rows: list[Ints],
         condition: Condition,
     ) -> npt.NDArray[np.bool_]:
-        """See `StepRunner.passing`."""
+        """Which combinations of rows pass a condition.
+
+        Args:
+            graph: whose sources they are of.
+            sources: one for each column of `rows`.
+            rows: row ids, (n,) int64 each.
+            condition: over those sources.
+
+        Returns:
+            (n,) bool.
+        """
         names = {f"covey_{place}": column for place, column in enumerate(rows)}
         asked = pa.table({"covey_at": np.arange(len(rows[0])), **names})
         relations = [graph.relations[source] for source in sources]

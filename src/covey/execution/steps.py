@@ -105,10 +105,7 @@ class StepRunner:
         return self.complete(partial(self._relations.row_ids, query))[0]
 
     def rows_within(self, column: DocumentColumn, first: int, size: int) -> int:
-        """Where a batch from row `first` on ends, so that its texts have `size` bytes at most.
-
-        It holds one row at least.
-        """
+        """See `Relations.rows_within`."""
         return self._relations.rows_within(column, first, size)
 
     def columns(self, query: str) -> list[Ints]:
@@ -116,7 +113,7 @@ class StepRunner:
         return self.complete(partial(self._relations.row_ids, query))
 
     def count_texts(self, column: DocumentColumn) -> tuple[int, int]:
-        """Rows of a source that have a document in a column, and different ones among them."""
+        """See `Relations.count_texts`."""
         return self._relations.count_texts(column)
 
     def texts(self, column: DocumentColumn, rows: Ints) -> list[str]:
@@ -131,13 +128,7 @@ class StepRunner:
         rows: list[Ints],
         condition: Condition,
     ) -> npt.NDArray[np.bool_]:
-        """Which combinations of rows pass a condition.
-
-        Args:
-            graph: whose sources they are of.
-            sources: one for each column of `rows`.
-            rows: row ids, (n,) each.
-        """
+        """See `Relations.passing`."""
         work = partial(self._relations.passing, graph, sources, rows, condition)
         return self.complete(work)
 

@@ -217,8 +217,8 @@ class AnswerStore:
             self._database.replace(connection, "TRUE")
             return int(deleted[0][0])
 
-    def questions(self) -> pa.Table:
-        """Each stored question, with how many answers and of when."""
+    def questions(self) -> pa.Table | None:
+        """Each stored question, with how many answers and of when; None without a file."""
 
         def work(connection: duckdb.DuckDBPyConnection) -> pa.Table:
             return connection.sql(
