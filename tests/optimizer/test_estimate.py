@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -190,6 +191,44 @@ def test_sources_that_take_long_to_count_are_not_counted(monkeypatch) -> None:
         assert "load t: rows not counted" in text
         assert "prompts not known before it runs: its sources take DuckDB too long to count" in text
         assert con.sql("SELECT 1").fetchall() == [(1,)]
+
+
+def test_a_name_that_looks_like_ours_changes_no_estimate() -> None:
+    with planted(by_number(2, 0)) as con:
+        con.run("CREATE TABLE covey_t AS FROM t")
+        assert con.explain(f"SELECT 1 FROM covey_t AS t WHERE {A}") == con.explain(
+            f"SELECT 1 FROM t WHERE {A}"
+        )
+
+
+def test_rows_that_depend_on_answers_are_not_counted() -> None:
+    inner = f"SELECT body, k FROM t WHERE {A}"
+    with planted(by_number(2, 0)) as con:
+        for text in (
+            f"SELECT 1 FROM ({inner}) AS t WHERE {B}",
+            f"WITH c AS ({inner}) SELECT 1 FROM c AS t WHERE {B}",
+        ):
+            found = con.explain(text)
+            assert found.count("rows depend on earlier answers") == 1, found
+
+
+REVERTED = (
+    QUERIES["on demand"],
+    f"SELECT count(*) FROM t GROUP BY k HAVING bool_or({A})",
+    f"SELECT 1 FROM t JOIN (SELECT id, {B} AS b FROM t WHERE {A} LIMIT 3) u ON u.b AND u.id = t.id",
+    "SELECT 1 FROM t, p WHERE AI.IF(PROMPT('A? {0}', CAST(t.body AS BLOB)))",
+    f"SELECT 1 FROM (SELECT * FROM t WHERE {A}) u, p WHERE AI.IF(PROMPT('{{0}}', '1'::BLOB))",
+)
+
+
+@pytest.mark.parametrize("query", [*QUERIES.values(), *REVERTED])
+def test_no_table_is_left_behind(query: str) -> None:
+    with planted(by_number(2, 0)) as con:
+        with suppress(covey.errors.QueryError):
+            con.explain(query)
+            con.run(query)
+        left = con.duckdb.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        assert left == []
 
 
 def test_a_plan_is_text_or_json() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -169,14 +169,14 @@ class DryRun:
         counts: dict[str, int] = {}
         for load in loads:
             # Others depend on answers, or on a table that is not filled yet.
-            if "covey_" not in load.query:
+            if not load.calls and not load.sources:
                 counts[load.table] = self._number(f"SELECT count(*) FROM ({load.query})")
         sizes = sample_sizes(counts)
         for load in loads:
             rows = counts.get(load.table)
             if rows is None:
                 self.loads[load.table] = LoadForecast(None)
-                self._table_scales[load.table] = self._scale_of(load.query)
+                self._table_scales[load.table] = self._scale_of(load.sources)
                 continue
             taken = sizes[load.table]
             self.loads[load.table] = LoadForecast(rows, taken if taken < rows else None)
@@ -191,10 +191,10 @@ class DryRun:
             f"USING SAMPLE reservoir({taken} ROWS) REPEATABLE (1)"
         ).fetchall()
 
-    def _scale_of(self, query: str) -> float:
-        """How many times the rows that a query over samples gives stand for."""
+    def _scale_of(self, tables: Set[str]) -> float:
+        """How many times the rows that a query over samples of some tables gives stand for."""
         scale = 1.0
-        for table in set(_SOURCE.findall(query)):
+        for table in tables:
             scale *= self._table_scales.get(table, 1.0)
         return scale
 
@@ -247,9 +247,7 @@ class DryRun:
 
     def _scale_late(self, query: str, asker: DryAsker, whole: set[str]) -> None:
         """Scale what a query over samples asked on demand, once."""
-        scale = 1.0
-        for table in set(_SOURCE.findall(query)) - whole:
-            scale *= self._table_scales.get(table, 1.0)
+        scale = self._scale_of(set(_SOURCE.findall(query)) - whole)
         for index in self._plan.on_demand:
             tally = asker.tallies.get(index)
             if tally is not None and tally.scale == 1.0:

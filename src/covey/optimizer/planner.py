@@ -47,7 +47,12 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
         # Until it commits, the rows of a new table have no row ids that count from 0.
         work.on_demand.update((call.index, "a transaction is open") for call in work.calls)
     else:
-        _plan_all(blocks, work)
+        start = work.mark()
+        try:
+            _plan_all(blocks, work)
+        except QueryError:
+            work.revert(start)
+            raise
     for call in work.calls:
         if work.owner[call.index] is None:
             work.on_demand[call.index] = "it stands outside a SELECT"

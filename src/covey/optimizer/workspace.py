@@ -93,7 +93,11 @@ class Workspace:
         return Mark(self.edited.snapshot(), len(self.steps), self.planned, dict(self._loaded))
 
     def revert(self, mark: Mark) -> None:
+        """Go back to a mark; the tables of sources that were loaded since are dropped."""
         self.edited.revert(mark.edits)
+        for step in self.steps[mark.steps :]:
+            if isinstance(step, Load):
+                self.binder.drop(step.table)
         del self.steps[mark.steps :]
         self.planned = mark.planned
         self._loaded = dict(mark.loaded)
@@ -128,6 +132,10 @@ class Workspace:
         word = "WITH RECURSIVE" if block.recursive else "WITH"
         return f"{word} {', '.join(self.edited.render(span) for span in block.scope)} "
 
+    def _applied(self, *spans: Span) -> set[Span]:
+        """The edits that show in what is rendered of some spans."""
+        return set[Span]().union(*(self.edited.applied(span) for span in spans))
+
     def load(self, block: Block, number: int, conditions: list[Span]) -> LoadedSource:
         """Add a step that loads source `number` of a block, less what `conditions` reject.
 
@@ -156,12 +164,14 @@ class Workspace:
         names = ", ".join(quote_name(name) for name, _ in kept)
         query = f"{self.with_clause(block)}SELECT {names} FROM {relation}"
         pushed = []
+        read = self._applied(source.span, *block.scope)
         for span in list(conditions):
             if self.names_other(span, source.alias, block.sources):
                 continue
             text = self.edited.render(span)
             if self.binder.columns(f"{query} WHERE ({text})") is not None:
                 pushed.append(text)
+                read |= self._applied(span)
                 conditions.remove(span)
                 self.edited.replace(span, "TRUE")
         if pushed:
@@ -169,7 +179,14 @@ class Workspace:
         table = f"covey_source_{next(self._table_names)}"
         if not self.binder.create_empty(table, kept):
             raise NotPlanned(f"{source.alias} has a column that no table can have")
-        load = Load(table, source.alias, query, tuple(pushed))
+        load = Load(
+            table,
+            source.alias,
+            query,
+            tuple(pushed),
+            frozenset(known.load.table for span, known in self._loaded.items() if span in read),
+            frozenset(call.index for call in self.calls if call.span in read),
+        )
         self.steps.append(load)
         self.edited.replace(source.span, table if source.has_alias else f"{table} AS {alias}")
         types = {name.lower(): kind for name, kind in kept}

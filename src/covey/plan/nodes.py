@@ -23,12 +23,16 @@ class Load:
         alias: the name of the entry in the user's text.
         query: fills the table.
         pushed: conditions applied while loading, as the user wrote them.
+        sources: tables of other load steps that `query` reads.
+        calls: indices of the calls whose answers `query` looks up.
     """
 
     table: str
     alias: str
     query: str
     pushed: tuple[str, ...] = ()
+    sources: frozenset[str] = frozenset()
+    calls: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,10 @@ class Binder:
             return False
         return True
 
+    def drop(self, table: str) -> None:
+        """Drop a table that `create_empty` made."""
+        self._connection.execute(f"DROP TABLE {table}").fetchall()
+
     def columns(self, query: str) -> list[tuple[str, str]] | None:
         """Names and types of the columns of a query; None where DuckDB refuses it."""
         try:

@@ -292,9 +292,17 @@ class EditedText:
 
     def render_mapped(self, span: Span | None = None) -> tuple[str, OffsetMap]:
         """The edited text of `span` and the map from its offsets to the original's."""
-        writer = _Writer(self.text, self._edits)
-        writer.write(span if span is not None else (0, len(self.text)))
+        writer = self._written(span if span is not None else (0, len(self.text)))
         return "".join(writer.pieces), OffsetMap(writer.marks)
+
+    def applied(self, span: Span) -> set[Span]:
+        """The spans of the edits that show in the edited text of `span`."""
+        return self._written(span).applied
+
+    def _written(self, span: Span) -> _Writer:
+        writer = _Writer(self.text, self._edits)
+        writer.write(span)
+        return writer
 
 
 class _Writer:
@@ -303,6 +311,7 @@ class _Writer:
     def __init__(self, text: str, edits: dict[Span, Replacement]) -> None:
         self.text = text
         self.edits = edits
+        self.applied: set[Span] = set()
         self.pieces: list[str] = []
         self.marks: list[tuple[int, int, bool]] = []
         self.length = 0
@@ -328,6 +337,7 @@ class _Writer:
             if start < at:
                 continue
             self.put(self.text[at:start], at, True)
+            self.applied.add((start, stop))
             place = start
             for part in self.edits[(start, stop)]:
                 if isinstance(part, str):
