@@ -35,7 +35,7 @@ class Device:
 def test_the_rates_of_a_gpu_are_found(budget: int) -> None:
     device = Device()
     rates = measure_rates(device, budget, 100_000, None)
-    assert rates.measured and max(device.contexts) == GPU_CONTEXT
+    assert max(device.contexts) == GPU_CONTEXT
     assert rates.pass_seconds == pytest.approx(PASS, rel=1e-6)
     assert rates.token_seconds == pytest.approx(TOKEN, rel=1e-6)
     assert rates.pair_seconds == pytest.approx(PAIR, rel=1e-6)

@@ -16,7 +16,7 @@ def test_nothing_known_is_an_interval_over_almost_everything():
 def test_the_interval_holds_its_share_of_draws():
     rng = np.random.default_rng(0)
     beta = Beta().after(40, 10)
-    low, high = beta.interval(0.9)
+    low, high = beta.interval()
     inside = np.mean([low <= beta.draw(rng) <= high for _ in range(4000)])
     assert inside == pytest.approx(0.9, abs=0.02)
 

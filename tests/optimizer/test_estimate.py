@@ -253,12 +253,12 @@ def test_scenarios_begin_with_what_is_expected_and_hold_both_bounds(rates) -> No
 
 
 @given(st.integers(0, 500), st.integers(0, 500))
-def test_an_observed_rate_has_its_uncertainty(true: int, false: int) -> None:
-    rate = PassRate.observed(true, true + false, "stored")
+def test_a_rate_from_answers_has_its_uncertainty(true: int, false: int) -> None:
+    rate = PassRate.stored(true, true + false)
     if not true + false:
         assert rate == UNKNOWN
         return
     assert 0 <= rate.low <= rate.expected + 1e-9 and rate.expected <= rate.high + 1e-9 <= 1 + 2e-9
-    wider = PassRate.observed(true, true + false, "stored")
-    narrower = PassRate.observed(true * 4, (true + false) * 4, "stored")
+    wider = PassRate.stored(true, true + false)
+    narrower = PassRate.stored(true * 4, (true + false) * 4)
     assert narrower.high - narrower.low <= wider.high - wider.low + 1e-9

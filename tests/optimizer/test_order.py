@@ -79,11 +79,6 @@ def test_no_order_is_cheaper_than_the_one_that_is_found(seed):
     assert found == pytest.approx(least)
 
 
-def test_an_order_goes_on_from_what_is_decided():
-    orders = priced([filter_on(0, 50.0, 300.0) for _ in range(3)], [100.0], [0.9, 0.5, 0.1])
-    assert orders.best((0, 1), decided=(2,)) == (1, 0)
-
-
 def test_what_was_asked_of_the_same_texts_is_not_paid_again():
     one, other = filter_on(0, 50.0, 300.0), filter_on(1, 50.0, 300.0)
     same = StageCost(

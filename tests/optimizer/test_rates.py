@@ -24,7 +24,7 @@ from covey.plan.forecast import Range
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS
 
-TRUE = Rates(0.05, 0.002, 1e-6, 1.3, True)
+TRUE = Rates(0.05, 0.002, 1e-6, 1.3)
 
 
 def timing(tokens: int, context: int, noise: float = 1.0) -> Timing:

@@ -40,7 +40,7 @@ class OnAnH200(PlantedModel):
             Counted(LAYOUTS[DEFAULT_LAYOUT]),
             planned_costs(known.spec, True, limits.budget),
             device,
-            Rates(0.002, 8.0e-6, 1.0e-9, 1.3, True),
+            Rates(0.002, 8.0e-6, 1.0e-9, 1.3),
             limits.slots,
         )
 

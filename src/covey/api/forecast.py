@@ -88,7 +88,7 @@ class Estimate:
         money = [part.money for part in parts if part.money is not None]
         return cls(
             sum((part.calls for part in parts), whole),
-            sum((part.tokens for part in parts), whole),
+            sum((part.fresh for part in parts), whole),
             sum(seconds, whole) if seconds else None,
             sum(money, whole) if money else None,
             all(part.known for part in parts),

@@ -124,4 +124,4 @@ def fit(small: Timing, large: Timing, behind: Timing) -> Rates:
     # A pass cannot cost less than nothing: then all is the tokens'.
     per_token = min(per_token, high / large.tokens) or high / large.tokens
     per_pass = max(high - large.tokens * per_token, 0.0)
-    return Rates(per_pass, per_token, per_pair, SPREAD, measured=True)
+    return Rates(per_pass, per_token, per_pair, SPREAD)

@@ -58,7 +58,7 @@ class Budget:
         """
         estimates: list[tuple[str, float | None, Range | None]] = [
             ("max_calls", self.max_calls, forecast.calls),
-            ("max_tokens", self.max_tokens, forecast.tokens),
+            ("max_tokens", self.max_tokens, forecast.fresh),
             ("max_seconds", self.max_seconds, forecast.seconds),
             ("max_cost", self.max_cost, forecast.money),
         ]

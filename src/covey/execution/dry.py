@@ -80,7 +80,7 @@ class DryAsker:
         if len(wanted):
             scores = self._draw(call, wanted)
             table.add(wanted, scores)
-            self._count(call, wanted, scores, reads)
+            self._count(call, wanted, reads)
         return frozenset()
 
     def _without_stored(self, call: AICall, wanted: Ints) -> Ints:
@@ -143,12 +143,10 @@ class DryAsker:
         drawn: Floats = np.log(even) - np.log1p(-even)
         return drawn[:, None]
 
-    def _count(self, call: AICall, wanted: Ints, scores: Floats, reads: float) -> None:
+    def _count(self, call: AICall, wanted: Ints, reads: float) -> None:
         tally = self.tallies.setdefault(call.index, Tally())
         question = call.question
         tally.prompts += len(wanted)
-        if call.reading is Reading.TRUTH:
-            tally.true += float((scores[:, 0] > log_odds(call.options.threshold)).sum())
         if not question.arity:
             return
         column = wanted[:, question.anchor]

@@ -128,7 +128,7 @@ class FlowRunner:
         conditions = [stage for stage in self._step.stages if stage.passes is not None]
         if self._chooser is None or len(conditions) < 2 or not total:
             return
-        facts = flow_facts(self._step, self._runner, self._asker.capacity())
+        facts = flow_facts(self._step, self._runner)
         choice = self._choice = self._chooser.open(self._step, facts)
         self._reorder()
         if self._step.needed is not None:
@@ -277,7 +277,7 @@ class FlowRunner:
             return
         self._runner.set_batch(batch.rows)
         alive = self._query(Target((self._step.source,)), batch.decided)
-        left = np.sort(self._runner.row_ids(alive))
+        left = np.sort(self._runner.columns(alive)[0])
         if self._choice is not None and self._decides_rows(stage):
             before = tuple(i for i in batch.decided if i != stage)
             self._choice.observed(stage, before, len(batch.rows), len(left))

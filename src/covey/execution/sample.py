@@ -23,7 +23,7 @@ COUNTED = 50_000_000
 SEED = 0
 
 
-def flow_facts(flow: Flow, runner: StepRunner, capacity: int | None) -> FlowFacts:
+def flow_facts(flow: Flow, runner: StepRunner) -> FlowFacts:
     """What DuckDB knows of a flow whose sources are loaded."""
     rows = tuple(runner.rows_of(relation.table) for relation in flow.rows.relations)
     columns = dict.fromkeys(column for ask in flow.asks for column in ask.documents)
@@ -32,7 +32,7 @@ def flow_facts(flow: Flow, runner: StepRunner, capacity: int | None) -> FlowFact
     for sources in {c.sources for c in flow.rows.conditions if len(c.sources) > 1}:
         if all(rows[i] for i in sources):
             matches[sources] = _matching(flow, runner, rows, tuple(sorted(sources)))
-    return FlowFacts(rows, texts, matches, capacity)
+    return FlowFacts(rows, texts, matches)
 
 
 def _matching(
@@ -122,7 +122,7 @@ class Sampler:
     def _of_source(self, source: int, count: int) -> Ints:
         """Random rows of a source, the same ones each time."""
         if source not in self._chosen:
-            rows = self._runner.row_ids(self._flow.rows.query(Target((source,)), ()))
+            rows = self._runner.columns(self._flow.rows.query(Target((source,)), ()))[0]
             self._chosen[source] = self._rng.permutation(np.sort(rows))[:count]
         return self._chosen[source]
 

@@ -100,10 +100,6 @@ class StepRunner:
         """Confine the demands of a flow to some rows of its source."""
         self._relations.set_batch(rows)
 
-    def row_ids(self, query: str) -> Ints:
-        """The row ids that a query gives in its only column."""
-        return self.complete(partial(self._relations.row_ids, query))[0]
-
     def rows_within(self, column: DocumentColumn, first: int, size: int) -> int:
         """See `Relations.rows_within`."""
         return self._relations.rows_within(column, first, size)
@@ -138,7 +134,18 @@ class StepRunner:
 
     def ask_about(self, step: Ask, rows: list[Ints], reads: float) -> frozenset[int]:
         """Ask a call about given rows, columns as its demand has them; see `ask`."""
-        return self._ask_rows(step, rows, reads)
+        call = self._calls[step.call]
+        documents = np.empty((len(rows[0]), len(step.documents)), np.int64)
+        places = []
+        for i, (column, key) in enumerate(zip(step.documents, step.keys, strict=True)):
+            place = RowDocuments(key, self._read_documents(column, rows[key]))
+            documents[:, i] = place.of_rows(rows[key])
+            places.append(place)
+        self._lookups.set_rows(step.lookup, tuple(places))
+        documents = documents[(documents != NULL_ID).all(axis=1)]
+        if not len(documents):
+            return frozenset()
+        return self._asker.submit(call, distinct_rows(documents), reads)
 
     def documents_of(self, column: DocumentColumn, rows: Ints) -> Ints:
         """The documents of some rows; `NULL_ID` where the text is NULL or was never read."""
@@ -167,7 +174,7 @@ class StepRunner:
             count, start = len(rows[0]), 0
             size = count if piece is None else max(piece, 1)
             while start < count or not start:
-                yield self._ask_rows(step, [r[start : start + size] for r in rows], reads)
+                yield self.ask_about(step, [r[start : start + size] for r in rows], reads)
                 start += max(size, 1)
                 size *= 2
             return
@@ -176,23 +183,9 @@ class StepRunner:
         left = Partners(rows, step.stop.keys)
         size = 1
         while left.count:
-            yield self._ask_rows(step, left.take(size), reads + 1.0)
+            yield self.ask_about(step, left.take(size), reads + 1.0)
             left.drop(self.complete(partial(self._relations.row_ids, step.stop.decided)))
             size *= 2
-
-    def _ask_rows(self, step: Ask, rows: list[Ints], reads: float) -> frozenset[int]:
-        call = self._calls[step.call]
-        documents = np.empty((len(rows[0]), len(step.documents)), np.int64)
-        places = []
-        for i, (column, key) in enumerate(zip(step.documents, step.keys, strict=True)):
-            place = RowDocuments(key, self._read_documents(column, rows[key]))
-            documents[:, i] = place.of_rows(rows[key])
-            places.append(place)
-        self._lookups.set_rows(step.lookup, tuple(places))
-        documents = documents[(documents != NULL_ID).all(axis=1)]
-        if not len(documents):
-            return frozenset()
-        return self._asker.submit(call, distinct_rows(documents), reads)
 
     def _read_documents(self, column: DocumentColumn, rows: Ints) -> Ints:
         """Document ids by row id of a source, with those of `rows` read."""

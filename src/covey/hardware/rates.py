@@ -20,14 +20,12 @@ class Rates:
         token_seconds: of a fresh token.
         pair_seconds: of a (query, key) pair.
         spread: how far off a time by these rates may be, as a factor of at least 1.
-        measured: whether they come from this device, and not from its datasheet.
     """
 
     pass_seconds: float
     token_seconds: float
     pair_seconds: float
     spread: float
-    measured: bool
 
     def seconds(self, passes: float, tokens: float, pairs: float) -> float:
         """Expected time of so many passes, fresh tokens and pairs."""

@@ -20,7 +20,6 @@ class ModelCosts:
         compute: dtype in which the weights are multiplied.
         attention: dtype in which attention is computed and kept.
         budget: fresh tokens of a full pass.
-        context: longest prompt, in tokens.
     """
 
     projection_flops: float
@@ -32,7 +31,6 @@ class ModelCosts:
     compute: WeightDtype
     attention: WeightDtype
     budget: int
-    context: int
 
 
 def costs_of(
@@ -54,5 +52,4 @@ def costs_of(
         compute=compute,
         attention=attention,
         budget=budget,
-        context=spec.context,
     )

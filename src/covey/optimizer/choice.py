@@ -41,7 +41,7 @@ MIN_TRIAL = 8
 MAX_TRIAL = 400
 # Where a model says nothing of its rates: a token counts one, and a pair of attention what
 # it does beside a token of Qwen3-4B, 0.59 to 7,260 MFLOP.
-NOMINAL_RATES = Rates(0.0, 1.0, 0.59 / 7260.0, 1.0, False)
+NOMINAL_RATES = Rates(0.0, 1.0, 0.59 / 7260.0, 1.0)
 _NO_BUDGET = math.inf
 
 

@@ -31,33 +31,30 @@ class Lengths:
     Attributes:
         mean: mean length.
         square: mean of the squared lengths: what the pairs of attention grow with.
-        longest: greatest length.
     """
 
     mean: float
     square: float
-    longest: float
 
     @classmethod
     def of(cls, lengths: Sequence[float]) -> Lengths:
         """The lengths of known texts; all 0 where there are none."""
         if not len(lengths):
-            return cls(0.0, 0.0, 0.0)
+            return cls(0.0, 0.0)
         count = len(lengths)
         square = sum(float(n) * float(n) for n in lengths) / count
-        return cls(sum(map(float, lengths)) / count, square, float(max(lengths)))
+        return cls(sum(map(float, lengths)) / count, square)
 
     @classmethod
     def fixed(cls, length: float) -> Lengths:
         """Texts that are all of one length."""
-        return cls(length, length * length, length)
+        return cls(length, length * length)
 
     def __add__(self, other: Lengths) -> Lengths:
         """One text behind the other, the two chosen independently."""
         return Lengths(
             self.mean + other.mean,
             self.square + 2.0 * self.mean * other.mean + other.square,
-            self.longest + other.longest,
         )
 
 
@@ -252,5 +249,4 @@ def assumed_rates(costs: ModelCosts, device: Device) -> Rates:
         token_seconds=(costs.projection_flops + costs.mlp_flops) / products,
         pair_seconds=costs.pair_flops / attention,
         spread=ASSUMED_SPREAD,
-        measured=False,
     )

@@ -63,7 +63,7 @@ def with_stored(rates: Mapping[int, PassRate], result: DryResult) -> dict[int, P
     found = dict(rates)
     for call, tally in result.tallies.items():
         if tally.stored and not rates[call].known:
-            found[call] = PassRate.observed(tally.stored_true, tally.stored, "stored")
+            found[call] = PassRate.stored(tally.stored_true, tally.stored)
     return found
 
 
@@ -182,7 +182,7 @@ def _work(call: AICall, tally: Tally, outlook: Outlook) -> Work:
 def _lengths(sums: Sums) -> Lengths:
     if not sums.count:
         return Lengths.fixed(0.0)
-    return Lengths(sums.total / sums.count, sums.squares / sums.count, sums.longest)
+    return Lengths(sums.total / sums.count, sums.squares / sums.count)
 
 
 def _range(values: Sequence[float], top: float) -> Range:

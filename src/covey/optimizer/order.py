@@ -111,18 +111,17 @@ class Orders:
         self._steps: dict[tuple[int, frozenset[int]], Work] = {}
         self._near = [self._neighbours(stage) for stage in stages]
 
-    def cost(self, order: Sequence[int], decided: Sequence[int] = ()) -> Work:
-        """The work of some conditions in an order, behind others."""
-        done, total = frozenset(decided), Work()
+    def cost(self, order: Sequence[int]) -> Work:
+        """The work of some conditions in an order."""
+        done, total = frozenset[int](), Work()
         for stage in order:
             total += self._step(stage, done)
             done |= {stage}
         return total
 
-    def best(self, left: Sequence[int], decided: Sequence[int] = ()) -> tuple[int, ...]:
-        """The cheapest order of some conditions, behind others; of equals, as given."""
-        start = frozenset(decided)
-        level: dict[frozenset[int], list[_Path]] = {start: [_Path((), Work())]}
+    def best(self, left: Sequence[int]) -> tuple[int, ...]:
+        """The cheapest order of some conditions; of equals, as given."""
+        level: dict[frozenset[int], list[_Path]] = {frozenset(): [_Path((), Work())]}
         for _ in left:
             grown: dict[frozenset[int], list[_Path]] = {}
             for done, paths in level.items():

@@ -33,13 +33,11 @@ class FlowFacts:
         texts: by column of documents.
         matches: by the sources of a stage, the share of their combinations that conditions
             without a model let through; 1 where it is missing.
-        capacity: tokens whose keys and values the engine can hold; None where unknown.
     """
 
     rows: tuple[int, ...]
     texts: Mapping[DocumentColumn, Texts]
     matches: Mapping[frozenset[int], float]
-    capacity: int | None
 
 
 @dataclass(frozen=True, slots=True)

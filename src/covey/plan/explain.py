@@ -16,7 +16,6 @@ from covey.plan.nodes import Ask, Flow, Load, PhysicalPlan
 _SOURCES = {
     "given": "as the query says",
     "stored": "by earlier answers",
-    "sampled": "by asking a sample",
 }
 _NOT_LOADED = LoadForecast(None)
 # Width of the names in the list of figures.

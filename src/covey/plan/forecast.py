@@ -16,7 +16,7 @@ class PassRate:
 
     Attributes:
         low, expected, high: in [0, 1].
-        source: "given" (by the query), "stored" (earlier answers), "sampled", or "unknown".
+        source: "given" (by the query), "stored" (earlier answers), or "unknown".
     """
 
     low: float
@@ -30,15 +30,15 @@ class PassRate:
         return cls(share, share, share, "given")
 
     @classmethod
-    def observed(cls, true: int, answered: int, source: str) -> PassRate:
-        """From answers: the share of TRUE with its 95% interval (Wilson's)."""
+    def stored(cls, true: int, answered: int) -> PassRate:
+        """From earlier answers: the share of TRUE with its 95% interval (Wilson's)."""
         if not answered:
             return UNKNOWN
         share, z = true / answered, 1.96
         middle = (share + z * z / (2 * answered)) / (1 + z * z / answered)
         half = math.sqrt(share * (1 - share) / answered + z * z / (4 * answered * answered))
         half *= z / (1 + z * z / answered)
-        return cls(max(middle - half, 0.0), share, min(middle + half, 1.0), source)
+        return cls(max(middle - half, 0.0), share, min(middle + half, 1.0), "stored")
 
     @property
     def known(self) -> bool:
@@ -155,11 +155,6 @@ class Forecast:
     decisions: tuple[Decision, ...] = ()
     notes: tuple[str, ...] = ()
 
-    @property
-    def tokens(self) -> Range:
-        """Tokens that will be computed: what a budget of tokens counts."""
-        return self.fresh
-
 
 @dataclass(frozen=True, slots=True)
 class CallActual:
@@ -206,13 +201,11 @@ class Sums:
     Attributes:
         count: how many.
         total, squares: sums of them and of their squares.
-        longest: the greatest.
     """
 
     count: float = 0.0
     total: float = 0.0
     squares: float = 0.0
-    longest: float = 0.0
 
     def add(self, lengths: Any) -> None:
         """Take in an array of numbers, (n,)."""
@@ -220,7 +213,6 @@ class Sums:
             self.count += len(lengths)
             self.total += float(lengths.sum())
             self.squares += float((lengths * lengths).sum())
-            self.longest = max(self.longest, float(lengths.max()))
 
 
 @dataclass(slots=True)
@@ -231,7 +223,6 @@ class Tally:
         scale: what its prompts count for in all rows.
         stem_scale: the same for its anchors.
         prompts: distinct prompts.
-        true: of them, drawn TRUE.
         stored, stored_true: answers of earlier runs, and those of them that are TRUE.
         stems: lengths of the anchors that nothing computed before.
         shared: share of their tokens that begin like another anchor.
@@ -245,7 +236,6 @@ class Tally:
     scale: float = 1.0
     stem_scale: float = 1.0
     prompts: float = 0.0
-    true: float = 0.0
     stored: int = 0
     stored_true: int = 0
     stems: Sums = field(default_factory=Sums)
