@@ -35,9 +35,9 @@ def deep_gemm() -> gemm.Products:
     import deep_gemm as library
 
     def multiply(x: Activation, weight: Weight) -> Tensor:
-        room = multiply_layout(x)
-        out = torch.empty(len(room.values), len(weight.values), device=CUDA, dtype=torch.bfloat16)
-        left, right = (room.values, room.scales), (weight.values, weight.scales)
+        values, scales = multiply_layout(x)
+        out = torch.empty(len(values), len(weight.values), device=CUDA, dtype=torch.bfloat16)
+        left, right = (values, scales), (weight.values, weight.scales)
         library.fp8_gemm_nt(left, right, out, disable_ue8m0_cast=True)
         return out[: len(x.values)]
 

@@ -83,6 +83,11 @@ class UnsupportedError(QueryError):
     """The SQL is understood but asks for something that Covey does not do."""
 
 
+def first_line(error: Exception) -> str:
+    """What another library's error says at first, as a part of a sentence."""
+    return str(error).strip().partition("\n")[0].rstrip(".")
+
+
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
     """The 1-based line and column of a character offset."""
     before = text[:offset]

@@ -15,8 +15,8 @@ import covey.engine.session
 from covey.engine.base import PromptBatch
 from covey.engine.limits import Limits
 from covey.engine.session import LocalSession
-from covey.engine.slices import alike, slices
-from covey.prompts.documents import DocumentStore
+from covey.engine.slices import slices
+from covey.prompts.documents import DocumentStore, common_beginning
 from covey.prompts.question import Question, QuestionKind
 from covey.prompts.tokens import Int32, Int64
 from engine.plans import SPEC
@@ -35,7 +35,7 @@ def test_every_document_is_in_one_slice_and_alike_ones_in_the_same(
     for one, other in combinations(found, 2):
         for a in one.tolist():
             for b in other.tolist():
-                assert alike(texts[a], texts[b]) <= 16
+                assert common_beginning(texts[a], texts[b]) <= 16
 
 
 def test_slices_double() -> None:

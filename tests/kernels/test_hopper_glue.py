@@ -179,11 +179,11 @@ def test_rows_taken_from_an_activation_are_laid_out_for_a_product_again() -> Non
     )  # fmt: skip
     taken = out.take(torch.tensor([7, 0, 3]))
     for x in (out, taken):
-        room = multiply_layout(x)
+        values, scales = multiply_layout(x)
         rows = len(x.values)
-        assert room.scales is not None and x.scales is not None
-        assert room.values.shape == (padded(rows), 256) and room.values.is_contiguous()
-        assert room.scales.stride() == (1, padded(rows))
-        assert torch.equal(room.values[:rows], x.values)
-        assert torch.equal(room.scales[:rows], x.scales)
-    assert multiply_layout(out).values.data_ptr() == out.values.data_ptr()
+        assert x.scales is not None
+        assert values.shape == (padded(rows), 256) and values.is_contiguous()
+        assert scales.stride() == (1, padded(rows))
+        assert torch.equal(values[:rows], x.values)
+        assert torch.equal(scales[:rows], x.scales)
+    assert multiply_layout(out)[0].data_ptr() == out.values.data_ptr()

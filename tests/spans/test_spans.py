@@ -133,7 +133,7 @@ class PoolMachine(RuleBasedStateMachine):
         if span is None:
             return
         if not span.pending:
-            with pytest.raises(RunError, match="0 pending"):
+            with pytest.raises(RunError, match="no pending"):
                 self.pool.done(span)
             return
         self.pool.done(span)

@@ -182,8 +182,7 @@ def measure(question: str, labels: Bools, margins: Floats, left_out: int = 0) ->
     fold = _folds(labels)
     for number in range(_FOLDS):
         held = fold == number
-        line = fit(labels[~held], margins[~held])
-        after[held] = line.slope * margins[held] + line.intercept
+        after[held] = fit(labels[~held], margins[~held]).line(margins[held])
     return Reliability(
         question,
         chosen,

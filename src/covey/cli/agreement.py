@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,6 @@ class Agreement:
     Attributes:
         rows: how many rows that is.
         positive: share of rows labelled TRUE.
-        answered_true: share of rows answered TRUE.
         accuracy: share of rows whose answer is the label.
         majority: accuracy of giving every row the commoner label.
         balanced: mean of the accuracies on the TRUE rows and on the FALSE rows;
@@ -24,7 +24,6 @@ class Agreement:
 
     rows: int
     positive: float
-    answered_true: float
     accuracy: float
     majority: float
     balanced: float
@@ -52,12 +51,33 @@ def agreement(labels: Sequence[bool], margins: Sequence[float]) -> Agreement:
     return Agreement(
         rows=rows,
         positive=positive,
-        answered_true=(hits + len(false) - rejections) / rows,
         accuracy=(hits + rejections) / rows,
         majority=max(positive, 1 - positive),
         balanced=(hits / len(true) + rejections / len(false)) / 2,
         auc=_auc(true, false),
     )
+
+
+def figures(
+    labels: Sequence[bool | None], margins: Sequence[float | None]
+) -> tuple[int, str, str, str, str]:
+    """Rows, accuracy, majority, balanced accuracy and AUC, as text that a person reads.
+
+    Args:
+        labels, margins: (n,); rows that lack either, or whose margin is NaN, are left out.
+    """
+    pairs = [
+        (label, margin)
+        for label, margin in zip(labels, margins, strict=True)
+        if label is not None and margin is not None and not math.isnan(margin)
+    ]
+    if len({label for label, _ in pairs}) < 2:
+        return (len(pairs), "not measured", "", "", "")
+    found = agreement([label for label, _ in pairs], [margin for _, margin in pairs])
+    accuracy, majority, balanced = (
+        f"{share:.0%}" for share in (found.accuracy, found.majority, found.balanced)
+    )
+    return (found.rows, accuracy, majority, balanced, f"{found.auc:.2f}")
 
 
 def _auc(true: Sequence[float], false: Sequence[float]) -> float:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from covey.cli.agreement import Agreement, agreement
+from covey.cli.agreement import figures
 from covey.cli.checkout import in_checkout
 from covey.cli.guard import guarded
 from covey.cli.output import as_text, terminal_width
 from covey.cli.table import render
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
 
 DEMO_MODEL = "smollm2-135m"
@@ -34,7 +31,9 @@ class Asked:
 
     @property
     def prompt(self) -> str:
-        return f"PROMPT({_quoted(self.question + ' {0}')}, body)"
+        from covey.sql.text import quote_text
+
+        return f"PROMPT({quote_text(self.question + ' {0}')}, body)"
 
 
 # The first is the query's; the others are measured beside it.
@@ -76,7 +75,7 @@ def demo(
         typer.echo(as_text(run.arrow(), terminal_width()))
         typer.echo(f"\n{run.report}\n")
         measured = connection.run(measuring_query()).arrow()
-    typer.echo(comparison([measure(measured, i) for i in range(len(QUESTIONS))]))
+    typer.echo(comparison(measured))
     if model == DEMO_MODEL:
         typer.echo(f"\n{SMALL_MODEL}")
 
@@ -101,29 +100,13 @@ def measuring_query() -> str:
     return f"SELECT {columns}\nFROM tickets WHERE {ROWS}"
 
 
-def measure(table: pa.Table, index: int) -> Agreement | None:
-    """Agreement of one question's margins with its labels, rows without either left out.
-
-    None where no row, or only rows of one label, are left.
-    """
-    labels = table[f"label_{index}"].to_pylist()
-    margins = table[f"margin_{index}"].to_pylist()
-    pairs = [
-        (label, margin)
-        for label, margin in zip(labels, margins, strict=True)
-        if label is not None and margin is not None and not math.isnan(margin)
-    ]
-    answered = [label for label, _ in pairs]
-    return agreement(answered, [margin for _, margin in pairs]) if len(set(answered)) > 1 else None
-
-
-def comparison(measured: Sequence[Agreement | None]) -> str:
-    """The figures as text, beside what guessing reaches."""
+def comparison(measured: pa.Table) -> str:
+    """How well the answers of `measuring_query` agree with the labels, beside guessing."""
     names = ["question", "right answer", "tickets", "agree", "commoner", "balanced", "AUC"]
-    rows = [
-        (asked.question, asked.label, *figures(got))
-        for asked, got in zip(QUESTIONS, measured, strict=True)
-    ]
+    rows = []
+    for i, asked in enumerate(QUESTIONS):
+        labels, margins = (measured[f"{name}_{i}"].to_pylist() for name in ("label", "margin"))
+        rows.append((asked.question, asked.label, *figures(labels, margins)))
     return (
         "Answers against hand labels:\n"
         + render(names, rows, total_rows=len(rows), width=None)
@@ -131,20 +114,3 @@ def comparison(measured: Sequence[Agreement | None]) -> str:
         "\nbalanced: the right share, TRUE and FALSE labels weighing alike; chance is 50%."
         "\nAUC: how often a TRUE ticket scores above a FALSE one; chance is 0.50."
     )
-
-
-def figures(got: Agreement | None) -> tuple[object, ...]:
-    """One row of figures, as text that a person reads."""
-    if got is None:
-        return (0, "not measured", "", "", "")
-    return (
-        got.rows,
-        f"{got.accuracy:.0%}",
-        f"{got.majority:.0%}",
-        f"{got.balanced:.0%}",
-        f"{got.auc:.2f}",
-    )
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -164,11 +164,13 @@ def _write_csv(table: pa.Table, file: BinaryIO) -> None:
     # DuckDB writes lists and structs as text; Arrow's own writer refuses them.
     import duckdb
 
+    from covey.sql.text import quote_text
+
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as database:
         target = Path(folder) / "result.csv"
         database.register("result", table)
-        quoted = str(target).replace("'", "''")
-        database.execute(f"COPY (FROM result) TO '{quoted}' (FORMAT csv, HEADER true)")
+        place = quote_text(str(target))
+        database.execute(f"COPY (FROM result) TO {place} (FORMAT csv, HEADER true)")
         with target.open("rb") as source:
             shutil.copyfileobj(source, file)
 

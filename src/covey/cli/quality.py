@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from covey.cli.agreement import agreement
+from covey.cli.agreement import figures
 from covey.cli.demo import QUESTIONS, ROWS
 from covey.cli.table import render
 
@@ -122,13 +121,8 @@ def _judgements(con: covey.Connection, measured: str) -> str:
         table = con.run(f"SELECT {asked.label} AS label, {calls} FROM {measured}").arrow()
         labels = table["label"].to_pylist()
         for i, way in enumerate(JUDGE):
-            margins = table[f"m{i}"].to_pylist()
-            pairs = [
-                (label, margin)
-                for label, margin in zip(labels, margins, strict=True)
-                if label is not None and margin is not None and math.isfinite(margin)
-            ]
-            lines.append((asked.question if not i else "", *way.shown, *_figures(pairs)))
+            found = figures(labels, table[f"m{i}"].to_pylist())
+            lines.append((asked.question if not i else "", *way.shown, *found))
     names = ["question", "calibration", "examples", "tickets", "agree", "commoner", "balanced"]
     return (
         "TRUE and FALSE:\n"
@@ -139,16 +133,10 @@ def _judgements(con: covey.Connection, measured: str) -> str:
     )
 
 
-def _figures(pairs: Sequence[tuple[bool, float]]) -> tuple[object, ...]:
-    if len({label for label, _ in pairs}) < 2:
-        return (len(pairs), "not measured", "", "", "")
-    found = agreement([label for label, _ in pairs], [margin for _, margin in pairs])
-    shares = (found.accuracy, found.majority, found.balanced)
-    return (found.rows, *(f"{share:.0%}" for share in shares), f"{found.auc:.2f}")
-
-
 def _examples(con: covey.Connection, label: str, answers: Sequence[Any], each: int) -> str:
     """SQL of some short examples of each answer, the answers in turn."""
+    from covey.sql.text import quote_text
+
     query = (
         f"SELECT body, ({label}) FROM tickets WHERE {OTHERS} AND ({label}) IS NOT NULL"
         f" AND length(trim(body)) BETWEEN 40 AND {_SHORT} ORDER BY id"
@@ -162,9 +150,5 @@ def _examples(con: covey.Connection, label: str, answers: Sequence[Any], each: i
         for answer, bodies in found.items():
             if place < len(bodies):
                 written = str(answer).upper() if isinstance(answer, bool) else answer
-                texts.append(f"{{'input': {_quoted(bodies[place])}, 'label': '{written}'}}")
+                texts.append(f"{{'input': {quote_text(bodies[place])}, 'label': '{written}'}}")
     return f"[{', '.join(texts)}]"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

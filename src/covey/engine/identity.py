@@ -8,10 +8,9 @@ model.
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
-from covey.hardware.cache import cache_folder
+from covey.hardware.cache import cache_folder, write_whole
 
 
 def recall(path: Path, layout: str, device: str) -> str | None:
@@ -32,12 +31,9 @@ def remember(path: Path, layout: str, device: str, fingerprint: str) -> None:
     """Keep a fingerprint for `recall`; where the folder cannot be written it is lost."""
     try:
         record = _record(path, layout, device)
-        record.parent.mkdir(parents=True, exist_ok=True)
-        part = record.with_suffix(f".{os.getpid()}.part")
-        part.write_text(fingerprint, encoding="utf-8")
-        part.replace(record)
     except OSError:
         return
+    write_whole(record, fingerprint.encode())
 
 
 def _record(path: Path, layout: str, device: str) -> Path:

@@ -154,8 +154,7 @@ def calibrated(question: Question, margins: Floats) -> Floats:
     chosen = question.calibration
     if question.kind is QuestionKind.CLASSIFY or chosen is None:
         return margins
-    found: Floats = chosen.slope * margins + chosen.intercept
-    return found
+    return chosen.line(margins)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from covey.engine.runtime import ChunkRunner, Launched
 from covey.engine.scheduler import Scheduler
 from covey.engine.slices import slices
 from covey.engine.work import Part, Priors, Work
-from covey.errors import InputError, RunError
+from covey.errors import InputError, RunError, first_line
 from covey.models.spec import ModelSpec
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import Layout
@@ -350,13 +350,9 @@ def _device_errors() -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
-        raise OutOfMemory(f"The device is out of memory ({_first_line(error)}).") from None
+        raise OutOfMemory(f"The device is out of memory ({first_line(error)}).") from None
     except torch.AcceleratorError as error:
         raise RunError(
-            f"The device failed while it ran a chunk ({_first_line(error)}). What was answered "
+            f"The device failed while it ran a chunk ({first_line(error)}). What was answered "
             "before is kept; run the query again, in a new process."
         ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(".")

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from covey.prompts.documents import common_beginning
 from covey.prompts.tokens import Int64
 
 _KEY = 64  # first characters that documents are sorted by
@@ -51,13 +52,7 @@ def _best_cut(keys: Sequence[str], order: Sequence[int], low: int, high: int) ->
     """The place in `order` before which to cut; None where all neighbours are alike."""
     best, least = None, _ALIKE + 1
     for place in range(max(low, 1), high):
-        shared = alike(keys[order[place - 1]], keys[order[place]])
+        shared = common_beginning(keys[order[place - 1]], keys[order[place]])
         if shared < least:
             best, least = place, shared
     return best
-
-
-def alike(one: str, other: str) -> int:
-    """Characters that two texts share before the first that differs."""
-    differing = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(differing, min(len(one), len(other)))

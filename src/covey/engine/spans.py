@@ -210,18 +210,16 @@ class SpanPool:
         if admission.parent is not None:
             self._unpin(admission.parent)
 
-    def done(self, span: Span, count: int = 1) -> None:
-        """`count` of its pending children have run, or never will.
+    def done(self, span: Span) -> None:
+        """One of its pending children has run, or never will.
 
         Raises:
-            RunError: the span is not resident or has fewer pending children.
+            RunError: the span is not resident or has no pending children.
         """
         self._check_resident(span)
-        if not 0 <= count <= span.pending:
-            raise RunError(
-                f"span {span.number} has {span.pending} pending children, not {count} or more"
-            )
-        span.pending -= count
+        if not span.pending:
+            raise RunError(f"span {span.number} has no pending children")
+        span.pending -= 1
         self._settle(span)
 
     def plan(self, span: Span, *, pending: int | None = None, reuse: float | None = None) -> None:

@@ -19,7 +19,7 @@ from covey.errors import RunError
 from covey.execution.answers import Answers
 from covey.execution.budget import BudgetWatch
 from covey.execution.progress import Progress
-from covey.execution.readout import log_odds
+from covey.execution.readout import true_of
 from covey.execution.report import MAX_ERRORS_KEPT, OperatorReport, Report, RowError
 from covey.execution.stop import Interrupts, Stopped
 from covey.execution.store.session import StoredAnswers
@@ -329,7 +329,7 @@ class Asker:
 
     def _count_true(self, call: AICall, operator: OperatorReport, scores: Floats) -> None:
         if call.reading is Reading.TRUTH:
-            true = int((scores[:, 0] > log_odds(call.options.threshold)).sum())
+            true = int(true_of(call, scores).sum())
             operator.true = (operator.true or 0) + true
 
     def _count(self, ticket: _Ticket, answers: EngineAnswers) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from covey.execution.answers import Answers
 from covey.execution.lengths import LengthBook
-from covey.execution.readout import log_odds
+from covey.execution.readout import log_odds, true_of
 from covey.logical.calls import AICall, Reading
 from covey.plan.forecast import Tally
 from covey.prompts.question import Question, QuestionKind
@@ -94,8 +94,7 @@ class DryAsker:
         tally = self.tallies.setdefault(call.index, Tally())
         tally.stored += int(found.sum())
         if call.reading is Reading.TRUTH:
-            edge = log_odds(call.options.threshold)
-            tally.stored_true += int((scores[found, 0] > edge).sum())
+            tally.stored_true += int(true_of(call, scores[found]).sum())
         return wanted[~found]
 
     def done(self, tickets: frozenset[int]) -> bool:

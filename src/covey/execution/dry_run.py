@@ -21,7 +21,7 @@ from covey.execution.lookup import Lookups
 from covey.execution.steps import StepRunner
 from covey.plan.choice import Chooser, Decision
 from covey.plan.forecast import DryResult, LoadForecast
-from covey.plan.nodes import Ask, DocumentColumn, Flow, Load, PhysicalPlan, Step
+from covey.plan.nodes import UNREAD, Ask, DocumentColumn, Flow, Load, PhysicalPlan, Step
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import in_transaction
 from covey.sql.text import quote_name
@@ -37,7 +37,6 @@ SECONDS_ON_DEMAND = 0.7
 SECONDS_TO_SAMPLE = 20.0
 
 _SOURCE = re.compile(r"covey_source_\d+")
-UNREAD = "nothing reads it"
 
 
 class DryRun:
@@ -239,7 +238,7 @@ class DryRun:
             return dict.fromkeys(late, "a transaction is open")
         try:
             with _limited(self._connection, SECONDS_ON_DEMAND):
-                steps.complete(partial(self._read, query))
+                steps.complete(partial(self._relations.drain, query))
         except duckdb.InterruptException:
             return dict.fromkeys(late, "DuckDB did not find its rows in the time of an estimate")
         self._scale_late(query, asker, whole)
@@ -252,12 +251,6 @@ class DryRun:
             tally = asker.tallies.get(index)
             if tally is not None and tally.scale == 1.0:
                 tally.scale = tally.stem_scale = scale
-
-    def _read(self, query: str) -> None:
-        """Run a query and let its result go, batch by batch."""
-        relation = self._connection.sql(query)
-        for _ in relation.to_arrow_reader(10_000) if relation is not None else ():
-            pass
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from covey.engine.outlook import Measure
-from covey.prompts.documents import DocumentStore
+from covey.prompts.documents import DocumentStore, common_beginning
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -91,18 +91,6 @@ class LengthBook:
         texts.sort()
         total = sum(map(len, texts))
         a_token = max(self._counted_bytes, 1) / max(self._counted_tokens, 1)
-        common = (_common(a, b) for a, b in itertools.pairwise(texts))
+        common = (common_beginning(a, b) for a, b in itertools.pairwise(texts))
         saved = sum(length - a_token for length in common if length > a_token)
         return saved / total if total else 0.0
-
-
-def _common(one: str, other: str) -> int:
-    """Length of the common beginning of two texts."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

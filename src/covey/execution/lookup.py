@@ -18,7 +18,7 @@ import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
 
 from covey.execution.answers import Answers
-from covey.execution.readout import log_odds, read_answers
+from covey.execution.readout import read_answers, true_of
 from covey.logical.calls import AICall, OnError
 from covey.prompts.documents import NULL_ID, DocumentStore
 
@@ -112,7 +112,7 @@ class Lookups:
     def count_true(self, call: AICall, documents: Ints) -> int:
         """How many of some documents, (n, arity), have an answer above the call's threshold."""
         _, scores = self._answers.of(call.question).find(documents)
-        return int((scores[:, 0] > log_odds(call.options.threshold)).sum())
+        return int(true_of(call, scores).sum())
 
     def _create(self, name: str, function: Callable[..., pa.Array], call: AICall) -> None:
         self._connection.create_function(

@@ -47,9 +47,17 @@ def read_scores(call: AICall, scores: npt.NDArray[np.float64]) -> pa.Array:
         return pa.array(margins, mask=missing)
     if call.reading is Reading.SCORE:
         return pa.array(sigmoid(margins), mask=missing)
+    return pa.array(true_of(call, scores), mask=missing)
+
+
+def true_of(call: AICall, scores: Floats) -> Bools:
+    """Where a call of AI.IF is TRUE: (n,) of (n, question.width) scores; NaN is not.
+
+    Ties are FALSE.
+    """
     with np.errstate(invalid="ignore"):
-        # Ties are FALSE.
-        return pa.array(margins > log_odds(call.options.threshold), mask=missing)
+        found: Bools = scores[:, 0] > log_odds(call.options.threshold)
+    return found
 
 
 def read_labels(call: AICall, scores: Floats, missing: Bools) -> pa.Array:

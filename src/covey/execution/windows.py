@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from covey.execution.readout import log_odds
+from covey.execution.readout import true_of
 from covey.logical.calls import AICall, LongDocuments, Reading
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
@@ -144,7 +144,7 @@ def _together(call: AICall, scores: Floats) -> Floats:
         nothing: Floats = np.full(scores.shape[1], np.nan)
         return nothing if failed.any() else scores[scores[:, 1].argmax()]
     best: Floats = np.where(np.isnan(scores), -np.inf, scores).max(axis=0)
-    sure = call.reading is Reading.TRUTH and best[0] > log_odds(call.options.threshold)
+    sure = call.reading is Reading.TRUTH and bool(true_of(call, best[None])[0])
     if failed.any() and not sure:
         best = np.full(scores.shape[1], np.nan)
     return best

@@ -1,4 +1,4 @@
-"""Where Covey keeps what it may lose: answers and measured rates."""
+"""Where Covey keeps what it may lose: answers, measured rates and compiled kernels."""
 
 from __future__ import annotations
 
@@ -22,3 +22,18 @@ def cache_folder() -> Path:
     # The XDG specification says that a relative path is to be ignored.
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "covey"
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file of the cache, so that no other process reads half of it.
+
+    Where its folder cannot be written the content is lost: whoever reads the file takes a
+    missing one for one that was never kept.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}.part")
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError:
+        return

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from covey.hardware.cache import cache_folder
+from covey.hardware.cache import cache_folder, write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +51,8 @@ def read_rates(device: str, model: str, kernels: str | None = None) -> Rates | N
 
 def write_rates(device: str, model: str, kernels: str, rates: Rates) -> None:
     """Keep rates for `read_rates`; where the folder cannot be written they are lost."""
-    path = _file(device, model)
     kept = {"device": device, "model": model, "kernels": kernels, "rates": asdict(rates)}
-    text = json.dumps(kept, indent=1)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place, so that no other process reads half a file.
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError:
-        return
+    write_whole(_file(device, model), json.dumps(kept, indent=1).encode())
 
 
 def _file(device: str, model: str) -> Path:

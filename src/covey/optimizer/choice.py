@@ -14,6 +14,7 @@ from covey.optimizer.beliefs import Beliefs
 from covey.optimizer.cost import Lengths, Work, assumed_rates, expected_seconds
 from covey.optimizer.order import AskCost, Orders, StageCost
 from covey.plan.choice import Decision, FlowChoice, FlowFacts, KnownRate
+from covey.plan.explain import one_line
 from covey.plan.nodes import Ask, DocumentColumn, Flow
 
 # A sample is at most this share of the whole work, and at most this share is of prompts
@@ -208,7 +209,7 @@ class _Choice:
 
     def _written(self, condition: int) -> str:
         asks = self._flow.stages[self._conditions[condition]].asks
-        return " with ".join(" ".join(ask.condition.split()) for ask in asks)
+        return " with ".join(one_line(ask.condition) for ask in asks)
 
     def _orders(self, rates: Sequence[float] | None = None) -> Orders:
         """Prices by what is believed, or by given pass rates."""

@@ -15,7 +15,7 @@ from covey.optimizer.block import BlockPlanner
 from covey.optimizer.demand import refuse_blobs
 from covey.optimizer.order import ask_order
 from covey.optimizer.workspace import Workspace
-from covey.plan.nodes import PhysicalPlan
+from covey.plan.nodes import UNREAD, PhysicalPlan
 from covey.sql.from_clause import NotPlanned
 from covey.sql.guards import Context, Guards
 from covey.sql.hints import with_hint
@@ -122,7 +122,7 @@ def _plan_block(block: Block, work: Workspace) -> None:
         return
     if block.cte is not None and not work.tokens.named_outside(*block.cte):
         # DuckDB never runs it, so that nothing in it is asked on demand either.
-        work.on_demand.update(dict.fromkeys(direct, "nothing reads it"))
+        work.on_demand.update(dict.fromkeys(direct, UNREAD))
         return
     guards = Guards(work.calls, direct, lambda e: ask_order(e, work.calls), work.edited)
     mark = work.mark()

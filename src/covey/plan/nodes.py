@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from covey.logical.calls import AICall
 from covey.plan.rows import Condition, JoinRows, Target
 
+# Why a call runs on demand that stands in a CTE which no query reads: it is never asked.
+UNREAD = "nothing reads it"
+
 
 @dataclass(frozen=True, slots=True)
 class Load:

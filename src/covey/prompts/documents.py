@@ -120,3 +120,15 @@ def _buffers(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uin
     ends = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
     whole = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     return ends - ends[0], whole[ends[0] : ends[-1]]
+
+
+def common_beginning(one: str, other: str) -> int:
+    """Characters that two texts share before the first that differs."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

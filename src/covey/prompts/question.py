@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Margins = TypeVar("Margins", float, npt.NDArray[np.float64])
 
 
 class QuestionKind(Enum):
@@ -69,8 +75,8 @@ class Calibration:
     slope: float = 1.0
     intercept: float = 0.0
 
-    def line(self, margin: float) -> float:
-        """A margin without content-free leanings, corrected."""
+    def line(self, margin: Margins) -> Margins:
+        """A margin without content-free leanings, or an array of them, corrected."""
         return self.slope * margin + self.intercept
 
 

@@ -19,6 +19,7 @@ import duckdb
 
 from covey.errors import RunError
 from covey.execution.store.keys import SALT_WORDS
+from covey.sql.text import quote_text
 
 # Another process needs milliseconds; one that shrinks a large file, some seconds.
 WAIT_SECONDS = 30.0
@@ -129,7 +130,7 @@ class AnswerDatabase:
         """
         fresh = self.path.with_name(f"{_NAME}.new")
         self._remove(fresh)
-        run(connection, f"ATTACH '{_quoted(fresh)}' AS fresh")
+        run(connection, f"ATTACH {quote_text(str(fresh))} AS fresh")
         for table in ("salt", "questions", "answers"):
             where = f"WHERE {condition}" if table == "answers" else ""
             run(connection, f"CREATE TABLE fresh.{table} AS FROM {table} {where}")
@@ -213,7 +214,3 @@ def run(
 ) -> list[tuple[Any, ...]]:
     """The rows of a statement, all of them: a result half read blocks the connection."""
     return connection.execute(query, list(parameters)).fetchall()
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")

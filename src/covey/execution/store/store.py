@@ -18,6 +18,7 @@ from covey.execution.store.database import AnswerDatabase, DamagedError, StoreEr
 from covey.execution.store.keys import SALT_WORDS
 from covey.execution.store.location import CacheOptions
 from covey.prompts.digests import UInt64
+from covey.sql.text import quote_text
 
 Floats = npt.NDArray[np.float64]
 Result = TypeVar("Result")
@@ -236,14 +237,15 @@ class AnswerStore:
         Documents are no part of the store: their digests are written.
         """
 
+        target = quote_text(str(path))
+
         def work(connection: duckdb.DuckDBPyConnection) -> int:
-            target = str(path).replace("'", "''")
             rows = run(
                 connection,
                 "COPY (SELECT model, fingerprint, kind, template, labels, "
                 "format('{:016x}{:016x}', first, second) AS documents, "
                 "[score] || coalesce(more, []) AS scores, written "
-                f"FROM answers JOIN questions ON question = id) TO '{target}' (FORMAT {format})",
+                f"FROM answers JOIN questions ON question = id) TO {target} (FORMAT {format})",
             )
             return int(rows[0][0])
 

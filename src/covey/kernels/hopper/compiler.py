@@ -6,13 +6,12 @@ NVRTC comes with torch and takes about a second; no compiler need be installed.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from covey.errors import ModelError
-from covey.hardware.cache import cache_folder
+from covey.hardware.cache import cache_folder, write_whole
 
 _ARCHITECTURE = "sm_90a"
 
@@ -38,7 +37,7 @@ def machine_code(name: str, headers: Sequence[str], constants: Mapping[str, int]
         return path.read_bytes()
     except OSError:
         code = _compile(name, files, options)
-        _keep(path, code)
+        write_whole(path, code)
         return code
 
 
@@ -77,15 +76,3 @@ def _compile(name: str, files: dict[str, bytes], options: list[str]) -> bytes:
 def _first_error(log: bytes) -> str:
     lines = log.rstrip(b"\0 \n").decode(errors="replace").splitlines()
     return next((line for line in lines if "error" in line), lines[0] if lines else "no reason")
-
-
-def _keep(path: Path, code: bytes) -> None:
-    """Write the code; where the folder cannot be written, the next start compiles again."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place, so that no other process reads half a file.
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_bytes(code)
-        part.replace(path)
-    except OSError:
-        pass

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from covey.errors import ModelError
-from covey.kernels.base import Activation
+from covey.kernels.base import Activation, Weight
 from covey.kernels.hopper.checks import GROUP, padded
 
 _MAX = tl.constexpr(448.0)
@@ -54,22 +54,31 @@ def column_stride(scales: Tensor | None) -> int:
     return 0 if scales is None else scales.stride(1)
 
 
-def multiply_layout(x: Activation) -> Activation:
+def scales_of(x: Activation | Weight) -> Tensor:
+    """The scales of one side of a product; ModelError where it has none."""
+    if x.scales is None:
+        raise ModelError("an FP8 product needs scales on both sides")
+    return x.scales
+
+
+def multiply_layout(x: Activation) -> tuple[Tensor, Tensor]:
     """All rows that an activation has room for, as the products need them.
 
     An activation that was not made by `empty_activation` is copied into the room.
+
+    Returns:
+        values (padded(rows), width), contiguous, and their scales (padded(rows),
+        width / 128) with strides (1, padded(rows)).
+
+    Raises:
+        ModelError: it has no scales.
     """
-    scales = x.scales
-    if scales is None:
-        raise ModelError("an FP8 product needs a scaled activation")
+    scales = scales_of(x)
     rows, groups = scales.shape
     room = padded(rows)
     if scales.stride() != (1, room):
         there = empty_activation(rows, groups * GROUP, scales.device, x.values.dtype, True)
-        if there.scales is None:
-            raise ModelError("an FP8 product needs a scaled activation")
         there.values.copy_(x.values)
-        there.scales.copy_(scales)
-        x, scales = there, there.scales
+        x, scales = there, scales_of(there).copy_(scales)
     values = x.values.as_strided((room, groups * GROUP), (groups * GROUP, 1))
-    return Activation(values, scales.as_strided((room, groups), (1, room)))
+    return values, scales.as_strided((room, groups), (1, room))

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from covey.errors import ModelError
+from covey.errors import ModelError, first_line
 from covey.kernels.base import Activation, Weight
 from covey.kernels.hopper.checks import GROUP
-from covey.kernels.hopper.fp8 import multiply_layout
+from covey.kernels.hopper.fp8 import multiply_layout, scales_of
 from covey.kernels.hopper.gate import gate
 
 _TOLERANCE = 5e-3  # BF16 rounding of a product alone is 1.7e-3
@@ -54,7 +54,8 @@ def choose_products(device: torch.device) -> tuple[Products, str]:
             products = make(device)
             wrong = _trial(products, device)
         except Exception as problem:  # whatever CUDA raises, the next is tried
-            reasons.append(f"{name} failed: {_first_line(problem)}")
+            because = f"{type(problem).__name__}: {first_line(problem)}".rstrip(": ")
+            reasons.append(f"{name} failed: {because}")
             continue
         if wrong is None:
             because = f" because {'; '.join(reasons)}" if reasons else ""
@@ -86,20 +87,16 @@ def scaled_mm(x: Activation, weight: Weight) -> Tensor:
     from torch.nn.functional import scaled_mm as torch_scaled_mm
 
     rows, width = x.values.shape
-    if x.scales is None or weight.scales is None:
-        raise ModelError("an FP8 product needs scales on both sides")
+    factors = scales_of(weight)
     if not rows:
         return torch.empty(0, len(weight.values), device=x.values.device, dtype=torch.bfloat16)
-    room = multiply_layout(x)
-    if room.scales is None:
-        raise ModelError("an FP8 product needs scales on both sides")
-    factors = weight.scales
+    values, scales = multiply_layout(x)
     if factors.shape[1] % 4:
         factors = torch.nn.functional.pad(factors, (0, -factors.shape[1] % 4))
     found = torch_scaled_mm(
-        room.values,
+        values,
         weight.values.t(),
-        room.scales,
+        scales,
         ScalingType.BlockWise1x128,
         factors.t()[: width // GROUP],
         ScalingType.BlockWise128x128,
@@ -151,8 +148,3 @@ def _widened(x: Activation) -> Tensor:
 
 def _error(found: Tensor, expected: Tensor) -> float:
     return float((found.double() - expected).norm() / expected.norm())
-
-
-def _first_line(problem: Exception) -> str:
-    lines = str(problem).strip().splitlines()
-    return f"{type(problem).__name__}: {lines[0] if lines else ''}".rstrip(": ")

@@ -53,7 +53,6 @@ class HopperKernels:
         products: the FP8 products.
         dense: the dense attention.
         limits: what attention is computed densely.
-        fp8: dtype that quantised values are stored in.
     """
 
     def __init__(
@@ -65,7 +64,6 @@ class HopperKernels:
         products: Products,
         dense: DenseAttention,
         limits: Limits | None = None,
-        fp8: torch.dtype = torch.float8_e4m3fn,
     ) -> None:
         self.device = device
         self.dtype = dtype
@@ -74,7 +72,7 @@ class HopperKernels:
         self._products = products
         self._dense = dense
         self._limits = limits or Limits()
-        self._stored = fp8 if quantised else dtype
+        self._stored = torch.float8_e4m3fn if quantised else dtype
         self._frequencies = geometry.frequencies.to(device, torch.float32)
 
     def plan(self, chunk: Chunk, rows: Int64 | None = None) -> HopperPlan:

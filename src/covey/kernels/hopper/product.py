@@ -18,12 +18,11 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from covey.errors import ModelError
 from covey.kernels.base import Activation, Weight
 from covey.kernels.hopper import driver
 from covey.kernels.hopper.checks import GROUP, require
 from covey.kernels.hopper.compiler import machine_code
-from covey.kernels.hopper.fp8 import empty_activation, multiply_layout
+from covey.kernels.hopper.fp8 import empty_activation, multiply_layout, scales_of
 
 _TILE = 128  # rows of a block; columns of one of its two strips
 _STAGES = 4  # groups of 128 that are fetched ahead
@@ -123,22 +122,20 @@ class Fp8Products:
         column_blocks: int,
     ) -> None:
         rows, width = x.values.shape
-        x = multiply_layout(x)
-        scales, factors = x.scales, weight.scales
-        if scales is None or factors is None:
-            raise ModelError("an FP8 product needs scales on both sides")
+        values, scales = multiply_layout(x)
+        factors = scales_of(weight)
         require(
             weight.values.shape[1] == width and width % GROUP == 0 and out.shape[1] % GROUP == 0,
             "product",
             f"({rows}, {width}) by {tuple(weight.values.shape)} are not whole groups",
         )
-        for name, matrix in (("x", x.values), ("weight", weight.values), ("factors", factors)):
+        for name, matrix in (("x", values), ("weight", weight.values), ("factors", factors)):
             require(matrix.is_contiguous(), "product", f"{name} is not contiguous")
         groups, pitch = width // GROUP, scales.stride(1) * 4
         high, part = _TILE * _CLUSTER, _TILE // _CLUSTER
         words = out.shape[1] * out.element_size() // 4
         maps = (
-            self._map(x.values.data_ptr(), rows, width, width, (_TILE, GROUP)),
+            self._map(values.data_ptr(), rows, width, width, (_TILE, GROUP)),
             self._map(scales.data_ptr(), groups, rows, pitch, (1, _TILE), True),
             self._map(weight.values.data_ptr(), len(weight.values), width, width, (part, GROUP)),
             self._map(out.data_ptr(), rows, words, 4 * words, (_TILE, _TILE), True),
