@@ -20,6 +20,7 @@ from covey.prompts.layout import Role
 from covey.prompts.question import Example, Label, Method, Question, QuestionKind
 from engine.symbolic import LAYOUT, CharEncoder, SymbolicRunner, logit, margin
 from forest.brute import minimum_tokens, prefixes
+from spans.books import check_books
 
 SPEC = ModelSpec(
     architecture="llama", layers=1, hidden=4, heads=1, kv_heads=1, d_head=4, ffn=4, vocab=256,
@@ -273,7 +274,7 @@ class Run:
             for answers in self.session.run():
                 count += 1
                 self._take(answers)
-                self.session._grove.pool.audit()
+                check_books(self.session._grove.pool)
                 self._submit(waiting, count)
                 yield count
                 if stop(count):
@@ -330,6 +331,6 @@ class Run:
     def check_empty(self) -> None:
         """Nothing holds a slot, and the engine is free, once."""
         pool = self.session._grove.pool
-        pool.audit()
+        check_books(pool)
         assert (pool.held, pool.kept, pool.reserved, pool.free) == (0, 0, 0, pool.capacity)
         assert self.closed == 1

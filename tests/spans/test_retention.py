@@ -58,17 +58,3 @@ def test_the_queue_is_a_dictionary_with_a_minimum(steps: list[tuple[str, int, in
                 del model[expected]
         assert len(retention) == len(model)
         assert all(s in retention for s in model)
-
-
-def test_only_what_was_evicted_and_comes_back_is_regret() -> None:
-    retention = Retention(COST)
-    retention.count_arrival("a", 4, 10)
-    retention.count_eviction("a", 10)
-    retention.count_eviction(None, 7)
-    assert (retention.evictions, retention.evicted_tokens, retention.regret_tokens) == (2, 17, 0)
-    retention.count_arrival("b", 0, 3)
-    retention.count_arrival(None, 0, 7)
-    retention.count_arrival("a", 4, 10)
-    retention.count_arrival("a", 4, 10)
-    assert retention.regret_tokens == 10
-    assert retention.regret_seconds == pytest.approx(COST.seconds(4, 10))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from covey.engine.slots import Extent
@@ -15,7 +14,6 @@ class Span:
 
     Attributes:
         number: unique in its pool, ascending in time.
-        key: what the owner recognises the node by after an eviction, or None.
         parent: the span above, None at a root.
         depth: tokens above its first.
         extents: its slots, in token order.
@@ -28,7 +26,6 @@ class Span:
     """
 
     number: int
-    key: Hashable | None
     parent: Span | None
     depth: int
     extents: tuple[Extent, ...]

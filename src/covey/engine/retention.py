@@ -8,7 +8,6 @@ resident stands are offered, so an ancestor never goes before its descendants.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
 from dataclasses import dataclass
 
 
@@ -31,24 +30,16 @@ class RecomputeCost:
 
 
 class Retention:
-    """A queue of evictable spans by value, and the count of what evicting them cost.
+    """A queue of evictable spans by value.
 
-    Attributes:
-        evictions: spans evicted.
-        evicted_tokens: their tokens.
-        regret_tokens: tokens computed again because they had been evicted.
-        regret_seconds: the time that took, by `cost`.
+    Args:
+        cost: of computing a span again.
     """
 
     def __init__(self, cost: RecomputeCost) -> None:
         self.cost = cost
-        self.evictions = 0
-        self.evicted_tokens = 0
-        self.regret_tokens = 0
-        self.regret_seconds = 0.0
         self._values: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
-        self._evicted: set[Hashable] = set()
 
     def __len__(self) -> int:
         """Spans on offer."""
@@ -89,22 +80,7 @@ class Retention:
             heapq.heappop(self._heap)
         return None
 
-    def count_eviction(self, key: Hashable | None, length: int) -> None:
-        """Note that a span was evicted; `key` recognises it if it comes back."""
-        self.evictions += 1
-        self.evicted_tokens += length
-        if key is not None:
-            self._evicted.add(key)
-
-    def count_arrival(self, key: Hashable | None, depth: int, length: int) -> None:
-        """Note that a span is computed; it is regret if it had been evicted."""
-        if key in self._evicted:
-            self._evicted.discard(key)
-            self.regret_tokens += length
-            self.regret_seconds += self.cost.seconds(depth, length)
-
     def forget(self) -> None:
-        """Empty the offer and the memory of evicted spans; the counts stay."""
+        """Empty the offer."""
         self._values.clear()
         self._heap.clear()
-        self._evicted.clear()

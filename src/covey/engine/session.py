@@ -240,7 +240,7 @@ class LocalSession:
             counters.fresh_tokens += len(built.chunk)
             counters.chunk_capacity += max(self._limits.budget, len(built.chunk))
         pool = self._grove.pool
-        counters.peak_slots, counters.evictions = pool.peak, pool.retention.evictions
+        counters.peak_slots, counters.evictions = pool.peak, pool.evictions
         if not self._flying:
             return bool(self._queue)
         waiting = time.perf_counter()

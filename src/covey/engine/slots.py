@@ -40,11 +40,6 @@ class Slots:
         """The longest free stretch."""
         return self._by_size[-1][0] if self._by_size else 0
 
-    @property
-    def holes(self) -> list[Extent]:
-        """The free stretches by address."""
-        return [Extent(*hole) for hole in sorted(self._length_at.items())]
-
     def around_largest(self) -> list[int]:
         """Who owns the slots right before and right behind the longest free stretch."""
         if not self._by_size:

@@ -20,13 +20,13 @@ so are ancestors that stayed only for it. While it stays it may be evicted (see
 is: one more pending child if it had any, its reuse if that is higher.
 
     admission = pool.admit(parent, [frame, body])      # None: try again after a `finish`
-    span = pool.place(admission, pending=3, key=node)  # frame, then body, top down
+    span = pool.place(admission, pending=3)  # frame, then body, top down
     pool.finish(admission)                             # when the chunk has run
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from covey.engine.residents import Admission, Span, check_plan, family
 from covey.engine.retention import Retention
@@ -41,7 +41,7 @@ class SpanPool:
 
     Args:
         capacity: slots.
-        retention: decides and counts evictions; this pool's alone.
+        retention: decides what is evicted; this pool's alone.
         on_drop: told of every span that is freed or evicted, once it is off the books.
 
     Attributes:
@@ -49,6 +49,7 @@ class SpanPool:
         reserved: slots promised to admissions; they are among the free and kept ones.
         peak: the most slots that were held or kept at a time.
         split: spans that had to be placed in several stretches.
+        evictions: spans evicted.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class SpanPool:
         self.reserved = 0
         self.peak = 0
         self.split = 0
+        self.evictions = 0
         self._slots = Slots(capacity)
         self._spans: dict[int, Span] = {}
         self._admissions: set[Admission] = set()
@@ -129,27 +131,18 @@ class SpanPool:
         self._admissions.add(admission)
         return admission
 
-    def place(
-        self,
-        admission: Admission,
-        *,
-        pending: int = 0,
-        reuse: float = 0.0,
-        key: Hashable | None = None,
-    ) -> Span:
+    def place(self, admission: Admission, *, pending: int = 0) -> Span:
         """Give the path's next node its slots, evicting what is kept if need be.
 
         Args:
             admission: active, with a node left to place.
             pending: children of the node that will run, this path's own not counted.
-            reuse: how many later operators are expected to read the node.
-            key: recognises the node should it be evicted and come back.
 
         Raises:
-            InputError: `pending` or `reuse` is out of range.
+            InputError: `pending` is negative.
             RunError: the admission is over, or its path is placed to the end.
         """
-        check_plan(pending, reuse)
+        check_plan(pending, 0.0)
         self._check_active(admission)
         if len(admission.placed) == len(admission.lengths):
             raise RunError("the admitted path is placed to its end; admit a longer one")
@@ -158,7 +151,7 @@ class SpanPool:
         self._make_room(length)
         extents = self._slots.take(length, self._next)
         depth = parent.depth + parent.length if parent is not None else 0
-        span = Span(self._next, key, parent, depth, extents, length, pending, reuse, pins=1)
+        span = Span(self._next, parent, depth, extents, length, pending, 0.0, pins=1)
         self._next += 1
         self._spans[span.number] = span
         if parent is not None:
@@ -169,7 +162,6 @@ class SpanPool:
         self.held += length
         self.peak = max(self.peak, self.held + self.kept)
         self.split += len(extents) > 1
-        self.retention.count_arrival(key, depth, length)
         return span
 
     def finish(self, admission: Admission) -> None:
@@ -251,7 +243,7 @@ class SpanPool:
         parent, number = span.parent, self._next
         self._next += 1
         first, rest = self._slots.split(span.extents, length, number)
-        upper = Span(number, None, parent, span.depth, first, length, 0, 0.0, min(span.pins, 1))
+        upper = Span(number, parent, span.depth, first, length, 0, 0.0, min(span.pins, 1))
         upper.children[span.number] = span
         self._spans[number] = upper
         if parent is not None:
@@ -261,21 +253,6 @@ class SpanPool:
         span.depth, span.length = span.depth + length, span.length - length
         self._settle(span)
         return upper
-
-    def rewind(self, span: Span) -> None:
-        """Drop a span and all resident spans below it at once, whatever was planned.
-
-        Raises:
-            RunError: it is not resident, or an admitted path runs through it.
-        """
-        self._check_resident(span)
-        if span.pins:
-            raise RunError(f"span {span.number} is held by an admission; finish or cancel it first")
-        parent = span.parent
-        for member in reversed(family(span)):
-            self._drop(member)
-        if parent is not None:
-            self._settle(parent)
 
     def release_all(self) -> None:
         """Free every slot and end every admission, also in the middle of a failure."""
@@ -288,25 +265,6 @@ class SpanPool:
         self._slots = Slots(self.capacity)
         self.held = self.kept = self.reserved = 0
         self.retention.forget()
-
-    def audit(self) -> None:
-        """Check the books against the spans; for tests and for an idle engine.
-
-        Raises:
-            RunError: names the first number that is wrong.
-        """
-        spans = list(self._spans.values())
-        on_offer = sum(not s.pins and not s.children for s in spans)
-        facts = {
-            "held": (self.held, sum(s.length for s in spans if s.pins)),
-            "kept": (self.kept, sum(s.length for s in spans if not s.pins)),
-            "reserved": (self.reserved, sum(a.reserved for a in self._admissions)),
-            "capacity": (self.capacity, self.held + self.kept + self.free),
-            "on offer": (len(self.retention), on_offer),
-        }
-        for name, (book, real) in facts.items():
-            if book != real:
-                raise RunError(f"KV accounting is off: {name} is {book}, the spans say {real}")
 
     def _make_room(self, length: int) -> None:
         """Evict until `length` slots are free, and in one stretch if that can be had."""
@@ -323,7 +281,7 @@ class SpanPool:
 
     def _evict(self, number: int) -> None:
         span = self._spans[number]
-        self.retention.count_eviction(span.key, span.length)
+        self.evictions += 1
         parent = span.parent
         self._drop(span)
         if parent is not None:

@@ -41,11 +41,6 @@ class Column(Generic[Item]):
         """All numbers so far; the view stays valid, later ones are not in it."""
         return self._items[: self._used]
 
-    @property
-    def spilled(self) -> bool:
-        """Whether the numbers lie in a file."""
-        return self._file is not None
-
     def append(self, items: npt.NDArray[Any]) -> int:
         """Add numbers at the end; returns where they begin."""
         start, end = self._used, self._used + len(items)
