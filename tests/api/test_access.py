@@ -147,3 +147,10 @@ def test_temporary_files_are_private_and_go_with_the_connection():
     assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
     con.close()
     assert not Path(folder).exists()
+
+
+def test_a_read_only_connection_explains_and_analyses_queries_alone() -> None:
+    with covey.connect(model(), read_only=True) as con:
+        assert con.sql("EXPLAIN ANALYZE SELECT AI.IF('x')").fetchall()
+        with pytest.raises(covey.QueryError, match="read-only"):
+            con.sql("EXPLAIN ANALYZE CREATE TABLE t AS SELECT 1 AS a")

@@ -204,6 +204,14 @@ def test_explain_counts_on_the_answers_of_the_store_that_it_is_given(
     assert both.code == 2 and "exclude each other" in both.stderr
 
 
+def test_a_plan_asked_for_in_sql_keeps_its_lines(command_line: CommandLine, tickets: Path) -> None:
+    command_line.plant(lambda question, documents: 0.9)
+    ended = command_line("query", f"EXPLAIN SELECT AI.IF(body) FROM '{tickets}'")
+    assert ended.code == 0
+    lines = ended.stdout.splitlines()
+    assert lines[0].startswith("1. load") and "then DuckDB runs the rest" in lines
+
+
 def test_explain_reads_standard_input_and_refuses_wrong_sql(
     command_line: CommandLine, tickets: Path
 ) -> None:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import covey
+from covey.execution.report import Report, RowError
 from covey.testing import PlantedModel
 
 
@@ -47,3 +48,13 @@ def test_too_many_failures_stop_a_statement_before_it_changes_anything():
         with pytest.raises(covey.RunError, match="max_error_ratio"):
             con.run(f"CREATE TABLE u AS {query(0.4)}")
         assert not con.run("FROM duckdb_tables() WHERE table_name = 'u'").fetchall()
+
+
+def test_a_printed_report_names_the_commonest_reasons_only() -> None:
+    report = Report()
+    for number in range(40):
+        reason = "common" if number < 20 else f"rare {number}"
+        report.errors.append(RowError("AI.IF", ("x",), reason))
+    lines = [line for line in str(report).splitlines() if line.startswith("failed")]
+    assert lines[0] == "failed: 20 x common" and len(lines) == 6
+    assert lines[-1] == "failed: 16 more, for 16 other reasons; see error_table()"

@@ -144,12 +144,12 @@ def _calibrate(
     call = read_template(question).call("AI.MARGIN", connection.dialect, "", options)
     truth = sql_expression(label, "The label")
     text = (
-        f"SELECT CAST(({truth}) AS BOOLEAN) AS label, {call} AS margin "
+        f"SELECT CAST(({truth}) AS BOOLEAN) AS covey_truth, {call} AS covey_margin "
         f"FROM {'.'.join(quote_name(part) for part in relation.split('.'))}"
     )
     table = connection.run(text).arrow()
-    truths = np.array(table["label"].to_pylist(), dtype=object)
-    margins = table["margin"].to_numpy(zero_copy_only=False).astype(np.float64)
+    truths = np.array(table["covey_truth"].to_pylist(), dtype=object)
+    margins = table["covey_margin"].to_numpy(zero_copy_only=False).astype(np.float64)
     known = np.array([value is not None for value in truths], np.bool_) & np.isfinite(margins)
     found = measure(question, truths[known].astype(np.bool_), margins[known], int((~known).sum()))
     planning = Planning(connection, connection.dialect, None)

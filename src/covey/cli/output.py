@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+# What EXPLAIN gives, in the words of DuckDB.
+_EXPLAINED = ("explain_key", "explain_value")
+
+
 class Format(Enum):
     """The forms of a result on the command line."""
 
@@ -146,7 +150,9 @@ def terminal_width() -> int | None:
 
 
 def as_text(table: pa.Table, width: int | None) -> str:
-    """The first rows of a result as aligned text."""
+    """The first rows of a result as aligned text; a plan as it was written."""
+    if table.column_names == list(_EXPLAINED):
+        return "\n".join(text_table.plain(text) for text in table.column(1).to_pylist())
     shown = table.slice(0, text_table.SHOWN_ROWS)
     columns = [column.to_pylist() for column in shown.columns]
     rows = list(zip(*columns, strict=True))

@@ -50,6 +50,11 @@ def render(
     return "\n".join(lines)
 
 
+def plain(text: str) -> str:
+    """A text of several lines without other control characters."""
+    return "\n".join(cell_text(line) for line in text.splitlines())
+
+
 def cell_text(value: object) -> str:
     """One value on one line: SQL's words for NULL and booleans, no control characters."""
     if value is None:

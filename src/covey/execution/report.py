@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -13,6 +14,8 @@ from covey.plan.choice import Decision
 
 # A report names every reason but not every row of a large failure.
 MAX_ERRORS_KEPT = 1000
+# Reasons that a printed report names.
+SHOWN_REASONS = 5
 
 
 @dataclass(slots=True)
@@ -110,12 +113,21 @@ class Report:
             lines.append(_operator_line(operator))
         if self.counters.prompts:
             lines += _counter_lines(self.counters)
-        reasons: dict[str, int] = {}
-        for error in self.errors:
-            reasons[error.reason] = reasons.get(error.reason, 0) + 1
-        lines += [f"failed: {count:,} x {reason}" for reason, count in reasons.items()]
+        lines += _failure_lines(self.errors)
         lines += self.notes
         return "\n".join(lines)
+
+
+def _failure_lines(errors: Sequence[RowError]) -> list[str]:
+    """The commonest reasons for which prompts failed, and how many more there are."""
+    reasons = Counter(error.reason for error in errors)
+    shown = reasons.most_common(SHOWN_REASONS)
+    lines = [f"failed: {count:,} x {reason}" for reason, count in shown]
+    rest = len(errors) - sum(count for _, count in shown)
+    if rest:
+        kinds = len(reasons) - len(shown)
+        lines.append(f"failed: {rest:,} more, for {kinds:,} other reasons; see error_table()")
+    return lines
 
 
 def _printable(text: str) -> str:

@@ -12,7 +12,7 @@ from covey.logical.blocks import Block, Expr
 from covey.logical.calls import AICall
 from covey.sql.boolean import conjuncts, read_expression
 from covey.sql.from_clause import NotPlanned, read_from
-from covey.sql.text import QUERY_STARTS, Span, TokenList
+from covey.sql.text import QUERY_STARTS, Span, TokenList, read_tokens
 
 _CLAUSES = (
     "WHERE",
@@ -55,8 +55,10 @@ def only_reads(tokens: TokenList) -> bool:
     """Whether the statement is a query, or shows what there is: SHOW, DESCRIBE, EXPLAIN."""
     first = tokens[0].word
     if first == "EXPLAIN":
-        # EXPLAIN ANALYZE runs the statement.
-        return tokens[1].word not in ("ANALYZE", "ANALYSE") and not tokens.is_open(1)
+        # With ANALYZE it runs the statement, which then must be a query.
+        if tokens[1].word in ("ANALYZE", "ANALYSE"):
+            return len(tokens) > 2 and only_reads(read_tokens(tokens.text[tokens[2].start :]))
+        return not tokens.is_open(1)
     return first in ("SHOW", "DESCRIBE", "DESC") or is_query(tokens)
 
 
