@@ -21,6 +21,7 @@ ROOT = Path(covey.__file__).parent
 # A layer may import the layers of lower rank, and itself. Layers of one rank may not
 # import each other: the optimizer makes a plan, execution runs it, neither knows the other.
 RANK = {
+    "__main__": 10,
     "cli": 9,
     "api": 8,
     "optimizer": 7,
