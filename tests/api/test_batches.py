@@ -16,11 +16,12 @@ ON_DEMAND = (
     "WHERE u.id < t.id) AS b FROM t WHERE id < 20 ORDER BY id"
 )
 ROWS = 500
+ROWS_A_BATCH = 7
 
 
 @pytest.fixture
 def connection(monkeypatch):
-    monkeypatch.setattr(bridge, "ROWS_A_BATCH", 7)
+    monkeypatch.setattr(bridge, "ROWS_A_BATCH", ROWS_A_BATCH)
     model = PlantedModel(lambda question, documents: len("".join(documents)) % 5 / 5)
     with covey.connect(model) as con:
         con.model = model
@@ -28,14 +29,19 @@ def connection(monkeypatch):
         yield con
 
 
-@pytest.mark.parametrize("query", [PLANNED, ON_DEMAND, "SELECT id FROM t", "SELECT 1 WHERE false"])
-def test_batches_are_the_result_in_pieces(connection, query):
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [(PLANNED, 167), (ON_DEMAND, 20), ("SELECT id FROM t", ROWS), ("SELECT 1 WHERE false", 0)],
+)
+def test_batches_are_the_result_in_pieces(connection, query, rows):
     pieces = list(connection.sql(query).batches())
+    sizes = [piece.num_rows for piece in pieces if piece.num_rows]
+    full, rest = divmod(rows, ROWS_A_BATCH)
+    assert sizes == [ROWS_A_BATCH] * full + [rest] * bool(rest)
     whole = connection.run(query)
-    assert sum(piece.num_rows for piece in pieces) == len(whole.fetchall())
+    assert len(whole.fetchall()) == rows
     if pieces:
         assert pa.Table.from_batches(pieces).to_pylist() == whole.arrow().to_pylist()
-    assert all(piece.num_rows <= 2048 for piece in pieces)
 
 
 def test_everything_is_asked_before_the_first_batch_and_nothing_after(connection):
@@ -43,9 +49,10 @@ def test_everything_is_asked_before_the_first_batch_and_nothing_after(connection
     rows = query.batches()
     first = next(rows)
     asked = len(connection.model.calls)
-    assert first.num_rows and asked
+    assert asked
     assert query.report.operators[0].prompts == asked
     rest = sum(piece.num_rows for piece in rows)
+    assert first.num_rows == ROWS_A_BATCH and rest
     assert query.report.rows == first.num_rows + rest
     assert len(query.fetchall()) == query.report.rows
     assert len(connection.model.calls) == asked, "a run after it asks nothing again"

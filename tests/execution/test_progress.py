@@ -14,6 +14,7 @@ from covey.execution.progress import (
     NotebookProgress,
     PlainProgress,
     Progress,
+    Shown,
     SilentProgress,
     TerminalProgress,
     duration,
@@ -240,10 +241,18 @@ def test_another_kind_of_progress_is_refused() -> None:
         covey.connect(PlantedModel(lambda *_: 1.0), progress="loud")
 
 
-def test_a_closed_or_missing_stream_is_silent(terminal: Terminal) -> None:
+@pytest.mark.parametrize("shown", [None, True, "plain", "json"])
+def test_a_closed_or_missing_stream_is_silent(
+    terminal: Terminal, capsys: pytest.CaptureFixture[str], shown: Shown
+) -> None:
+    drive(progress_for(terminal, shown))
+    assert terminal.getvalue(), "an open one is not"
     terminal.close()
-    drive(progress_for(terminal, None))
-    drive(progress_for(None, True))
+    for stream in (terminal, None):
+        progress = progress_for(stream, shown)
+        assert isinstance(progress, SilentProgress)
+        drive(progress)
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,7 @@ def test_the_executor_asks_what_the_replay_counts(name):
     """Few rows: nothing is sampled or tried, so that one order is kept."""
     world = World(SHAPES[name], scale=0.1)
     run = world.run(world.sql(lambda asked, rate: rate))
-    if len(run.orders) == 1:
-        order = [world.number_of(written) for written in run.orders[0]]
-        assert expected_seconds(run.work, NOMINAL_RATES) == pytest.approx(
-            Replay(world).seconds(order)
-        )
+    assert len(run.orders) == 1
+    order = [world.number_of(written) for written in run.orders[0]]
+    assert expected_seconds(run.work, NOMINAL_RATES) == pytest.approx(Replay(world).seconds(order))
     assert expected_seconds(run.work, NOMINAL_RATES) >= 0.999 * Replay(world).best()[0]
