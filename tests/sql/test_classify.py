@@ -105,6 +105,52 @@ def test_labels_come_from_a_column_a_subquery_or_a_list(con: covey.Connection, l
     assert given(con, "", labels)[0] == given(con, "", f"{labels}").pop(0)
 
 
+_OTHERS = "topics AS (SELECT unnest(['p', 'q']) AS name, 2 AS n)"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"WITH {_OTHERS} SELECT AI.CLASSIFY(body, (SELECT name FROM topics)) FROM t",
+        f"WITH {_OTHERS} SELECT AI.CLASSIFY(body, (SELECT list(name) FROM topics)) FROM t",
+        f"WITH {_OTHERS} SELECT AI.CLASSIFY(body, (FROM topics)) FROM t",
+        f"WITH {_OTHERS} SELECT AI.CLASSIFY(body, (SELECT name FROM t AS u, (topics))) FROM t",
+        f"WITH {_OTHERS} SELECT AI.CLASSIFY(body, topics.name) FROM t",
+        f'WITH {_OTHERS} SELECT AI.CLASSIFY(body, "Topics".name) FROM t',
+        f"WITH {_OTHERS} FROM (SELECT AI.CLASSIFY(body, topics.name) FROM t)",
+        f"WITH {_OTHERS} SELECT AI.CLASSIFY(body, ['a', 'b'], top_k => (SELECT max(n) FROM topics))"
+        " FROM t",
+        "SELECT AI.CLASSIFY(body, topics.name) FROM t, (SELECT unnest(['p', 'q']) AS name) topics",
+        "SELECT AI.CLASSIFY(t.body, topics.body) FROM t JOIN t AS topics ON TRUE",
+        "SELECT (SELECT AI.CLASSIFY(t.body, topics.body)) FROM t JOIN t topics USING (id)",
+    ],
+)
+def test_labels_never_come_from_a_table_of_the_same_name(con: covey.Connection, sql: str) -> None:
+    with pytest.raises(QueryError, match="opics is defined by this query"):
+        con.sql(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"WITH {_OTHERS} SELECT AI.CLASSIFY(body, (SELECT name FROM main.topics)) FROM t",
+        f"WITH u AS (SELECT AI.CLASSIFY(body, topics.name) FROM t), {_OTHERS} FROM u",
+        "WITH u AS (SELECT AI.CLASSIFY(body, topics.name) FROM t) FROM u, (SELECT 1) topics",
+        "SELECT AI.CLASSIFY(body, topics.name) FROM t UNION ALL SELECT 'x' FROM t AS topics",
+        "SELECT AI.CLASSIFY(body, (SELECT name FROM topics)) FROM t, (SELECT 1) AS topics",
+        "SELECT DISTINCT AI.CLASSIFY(body, topics.name) FROM t, topics",
+        "SELECT AI.CLASSIFY(body, (SELECT name AS topics FROM topics)) AS topics FROM t",
+    ],
+)
+def test_labels_come_from_the_table_that_their_name_means(con: covey.Connection, sql: str) -> None:
+    assert con.sql(sql).fetchall()[0][0] == "billing"
+
+
+def test_labels_of_a_with_clause_of_their_own(con: covey.Connection) -> None:
+    own = "WITH topics AS (SELECT unnest(['shipping', 'refund', 'billing']) AS name)"
+    assert given(con, "", f"({own} SELECT name FROM topics LIMIT 2)")[0] == "refund"
+
+
 def test_labels_is_another_name_for_categories(con: covey.Connection) -> None:
     query = f"SELECT AI.CLASSIFY(body, labels => {LABELS}) FROM t WHERE id = 1"
     assert con.sql(query).fetchall() == [("billing",)]
@@ -184,7 +230,7 @@ def test_options_that_contradict_or_cannot_be_read_are_refused(
         ("['a\nb', 'c']", "line break"),
         ("(SELECT i::VARCHAR FROM range(1001) AS r(i))", "at most 1,000 labels, not 1,001"),
         ("topics.meaning", "NULL is no text"),
-        ("(SELECT 1, 2, 3)", "a constant list"),
+        ("(SELECT 1, 2, 3)", "has 3 columns"),
     ],
 )
 def test_label_sets_are_refused_by_name(con: covey.Connection, labels: str, message: str) -> None:

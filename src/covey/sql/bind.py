@@ -9,7 +9,15 @@ from typing import Any
 import duckdb
 
 from covey.errors import QueryError
-from covey.sql.text import EditedText, OffsetMap, Span, quote_name
+from covey.sql.scopes import is_defined, shared_table
+from covey.sql.text import (
+    QUERY_STARTS,
+    EditedText,
+    OffsetMap,
+    Span,
+    quote_name,
+    read_tokens,
+)
 
 # What a statement can be that DuckDB refuses before it runs: mistakes of the query.
 MISTAKES = (
@@ -79,7 +87,11 @@ class Binder:
         """The value of a constant expression; None where it is not one.
 
         It may be a subquery over tables, which is how label lists come from a column.
+
+        Raises:
+            QueryError: it reads a table that the query defines.
         """
+        self._refuse_shared(span)
         try:
             rows = self._connection.execute(f"SELECT ({self.edited.render(span)})").fetchall()
         except MISTAKES:
@@ -87,18 +99,48 @@ class Binder:
         return rows[0][0] if rows else None
 
     def rows(self, span: Span) -> list[tuple[Any, ...]] | None:
-        """The rows of a subquery in brackets or of a column of a table; None for all else."""
-        text = self.edited.render(span).strip()
-        query = f"SELECT * FROM {text}"
+        """The rows of a subquery in brackets or of a column of a table; None for all else.
+
+        Raises:
+            QueryError: it reads a name that the query defines, or DuckDB refuses it.
+        """
+        self._refuse_shared(span)
+        text, offsets = self.edited.render_mapped(span)
+        head, query = "SELECT * FROM ", f"SELECT * FROM {text}"
         if not text.startswith("("):
-            table, dot, column = text.rpartition(".")
+            table, dot, _ = text.rpartition(".")
             if not dot or not _NAME.fullmatch(text):
                 return None
-            query = f"SELECT {column} FROM {table}"
+            tokens = read_tokens(self.edited.text)
+            if is_defined(tokens, tokens.index_at(span[0])):
+                raise self._defined(tokens.index_at(span[0]))
+            head, query = "SELECT ", f"SELECT {text} FROM {table}"
         try:
             return self._connection.execute(query).fetchall()
-        except MISTAKES:
-            return None
+        except MISTAKES as error:
+            if text.startswith("(") and read_tokens(text)[1].word not in QUERY_STARTS:
+                return None
+            refused = mistake(error, text, len(head), self.edited.text, offsets)
+            place = refused.span if refused.span and refused.span[1] <= span[1] else span
+            raise QueryError(
+                refused.reason, sql=self.edited.text, span=place, hint=refused.hint
+            ) from None
+
+    def _refuse_shared(self, span: Span) -> None:
+        at = shared_table(read_tokens(self.edited.text), span)
+        if at is not None:
+            raise self._defined(at)
+
+    def _defined(self, at: int) -> QueryError:
+        """An error about a name that would mean another table apart from its query."""
+        tokens = read_tokens(self.edited.text)
+        return QueryError(
+            f"{tokens[at].text} is defined by this query, and labels and options are read before",
+            sql=tokens.text,
+            span=tokens.span(at, at + 1),
+            hint="They come from no WITH clause and no alias of FROM: name a table, or a view "
+            "without AI calls, or write the value.",
+        )
 
     def parse(self) -> None:
         """Let DuckDB parse the edited text, which may hold several statements.

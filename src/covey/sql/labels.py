@@ -27,8 +27,8 @@ def read_labels(
     """The labels of a call: a constant list, a subquery, or a column of a table, table.column.
 
     Raises:
-        QueryError: they are missing or not constant, fewer than two, too many, blank, equal
-            or no single line.
+        QueryError: they are missing or not constant, of a table that the query defines,
+            fewer than two, too many, blank, equal or no single line.
     """
     if argument is None:
         raise QueryError(
@@ -45,8 +45,14 @@ def read_labels(
     value = binder.constant(span)
     if not isinstance(value, list):
         rows = binder.rows(span)
-        if rows is None or (rows and len(rows[0]) > 2):
+        if rows is None:
             raise refuse("The labels must be a constant list of two or more texts")
+        if rows and len(rows[0]) > 2:
+            raise refuse(
+                f"This subquery of labels has {len(rows[0])} columns",
+                "Select the name, or the "
+                "name and its description: (SELECT name, meaning FROM topics).",
+            )
         value = [row[0] if len(row) == 1 else row for row in rows]
     labels = check_labels([_read_label(each, refuse) for each in value], refuse)
     if len(labels) < 2:

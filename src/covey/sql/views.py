@@ -19,6 +19,7 @@ from sqlglot import TokenType
 from covey.errors import QueryError, UnsupportedError
 from covey.sql.derived import Derived, Piece, Written
 from covey.sql.relations import relation_names
+from covey.sql.scopes import definitions
 from covey.sql.statements import ViewDefinition, query_start
 from covey.sql.text import Span, TokenList, quote_name, quote_text, read_tokens
 
@@ -79,7 +80,7 @@ class Views:
             return derived
         used: dict[str, View] = {}
         edits: list[tuple[int, int, list[Piece]]] = []
-        defined = _definitions(tokens)
+        defined = definitions(tokens)
         taken = {each.name for each in defined if each.clause == start}
         for first, last in names:
             path = _path(tokens, first, last)
@@ -229,54 +230,6 @@ def _resolve(path: Path, rows: list[Row], here: tuple[str, str]) -> Row | None:
 
 def _is_marked(comment: str | None) -> bool:
     return comment is not None and comment.startswith(f'{{"{_MARK}": 1')
-
-
-@dataclass(frozen=True, slots=True)
-class _Defined:
-    """A name of a WITH clause, and the tokens among which it hides views.
-
-    Attributes:
-        name: lower case.
-        clause: the token WITH.
-        first, last: the tokens that see it, exclusive.
-    """
-
-    name: str
-    clause: int
-    first: int
-    last: int
-
-    def hides(self, name: str, place: int) -> bool:
-        return name == self.name and self.first < place < self.last
-
-
-def _definitions(tokens: TokenList) -> list[_Defined]:
-    """What all WITH clauses of a statement define."""
-    found = []
-    around = [len(tokens)]
-    for i in range(len(tokens)):
-        if tokens.is_open(i):
-            around.append(tokens.partner[i])
-        elif i in tokens.partner:
-            around.pop()
-        elif tokens[i].word == "WITH" and i + 2 < len(tokens):
-            found += _clause(tokens, i, around[-1])
-    return found
-
-
-def _clause(tokens: TokenList, clause: int, last: int) -> list[_Defined]:
-    recursive = tokens[clause + 1].word == "RECURSIVE"
-    start = clause + 1 + recursive
-    found = []
-    for i in tokens.top_level(start, last):
-        if not tokens.is_open(i) or tokens[i - 1].word not in ("AS", "MATERIALIZED"):
-            continue
-        end = tokens.partner[i]
-        found.append(_Defined(tokens[start].text.lower(), clause, i if recursive else end, last))
-        start = end + 2
-        if start >= last or tokens[end + 1].kind is not TokenType.COMMA:
-            break
-    return found
 
 
 def _reads_itself(view: View, sql: str, span: Span) -> QueryError:
