@@ -12,7 +12,7 @@ import pyarrow as pa
 from covey.api.forecast import DONE, LATER, Estimate, Explained
 from covey.api.planning import Planning, Schema
 from covey.api.statement import Statement, make_statement
-from covey.errors import BudgetError, InputError, QueryError, RunError
+from covey.errors import BudgetError, InputError, QueryError
 from covey.execution.answers import Answers
 from covey.execution.budget import NO_BUDGET, Budget, BudgetWatch
 from covey.execution.report import Report, joined
@@ -184,15 +184,13 @@ class Query:
             ModelError: the model cannot be loaded.
             RunError: the run failed.
         """
-        if self._result is None:
-            with self._connection.lock:
-                self._run()
+        self.arrow()
         return self
 
-    def _run(self, forecast: bool = False) -> None:
+    def _run(self, forecast: bool = False) -> tuple[pa.Table, Report]:
         answers, documents = self._asked
         reports: list[Report] = []
-        result: pa.Table | None = None
+        result = pa.table({})
         forecasts: list[Explained] = []
         watch = self._watch()
         for number in range(len(self._statements)):
@@ -204,10 +202,10 @@ class Query:
             reports.append(report)
         if forecast:
             self._explained = forecasts
-        self._reports = reports
-        self._result = result
+        report = reports[0] if len(reports) == 1 else joined(reports)
+        self._reports, self._report, self._result = reports, report, result
         self._asked = Answers(), DocumentStore()
-        self._report = reports[0] if len(reports) == 1 else joined(reports)
+        return result, report
 
     def _refuse(self, statement: Statement, expected: Explained | None = None) -> None:
         """Refuse what cannot keep to the budget, answers of earlier runs not counted.
@@ -273,16 +271,15 @@ class Query:
     def report(self) -> Report:
         """What the run did; runs the query."""
         if self._report is None:
-            self.run()
-        if self._report is None:
-            raise RunError("The query has no report.")
+            with self._connection.lock:
+                return self._run()[1]
         return self._report
 
     def arrow(self) -> pa.Table:
         """The result as an Arrow table."""
-        self.run()
         if self._result is None:
-            raise RunError("The query has no result.")
+            with self._connection.lock:
+                return self._run()[0]
         return self._result
 
     def df(self) -> pandas.DataFrame:
