@@ -56,5 +56,4 @@ def test_the_queue_is_a_dictionary_with_a_minimum(steps: list[tuple[str, int, in
             if expected is not None:
                 retention.withdraw(expected)
                 del model[expected]
-        assert len(retention) == len(model)
-        assert all(s in retention for s in model)
+        assert [s in retention for s in range(7)] == [s in model for s in range(7)]

@@ -41,10 +41,6 @@ class Retention:
         self._values: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
 
-    def __len__(self) -> int:
-        """Spans on offer."""
-        return len(self._values)
-
     def __contains__(self, span: int) -> bool:
         return span in self._values
 
