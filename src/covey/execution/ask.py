@@ -280,6 +280,11 @@ class Asker:
         if self._session is not None:
             self._session.release(documents)
 
+    def check_budget(self) -> None:
+        """See `Asking.check_budget`."""
+        if self._watch is not None:
+            self._watch.after(0, 0)
+
     def capacity(self) -> int | None:
         """Tokens the engine can hold; None before it is loaded."""
         return None if self._session is None else self._session.capacity

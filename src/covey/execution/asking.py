@@ -46,3 +46,11 @@ class Asking(Protocol):
     def capacity(self) -> int | None:
         """Tokens that can be held at once; None while that is not known."""
         ...
+
+    def check_budget(self) -> None:
+        """See that the query keeps to its budget while no model works.
+
+        Raises:
+            BudgetError: a limit is passed.
+        """
+        ...

@@ -97,6 +97,10 @@ class Relations:
         finally:
             self._connection.unregister("covey_kept")
 
+    def keep_first(self, table: str, rows: int) -> None:
+        """Delete all rows of a source from row id `rows` on."""
+        self._connection.execute(f"DELETE FROM {table} WHERE rowid >= {rows}").fetchall()
+
     def count_texts(self, column: DocumentColumn) -> tuple[int, int]:
         """Rows of a source that have a document in a column, and different ones among them."""
         text = column.expression

@@ -117,6 +117,9 @@ class DryAsker:
         """See `Asking.capacity`."""
         return self._room
 
+    def check_budget(self) -> None:
+        """See `Asking.check_budget`; an estimate has none."""
+
     def finish(self) -> None:
         """Work out what needs all anchors of a call together."""
         for index, parts in self._anchors.items():

@@ -125,8 +125,7 @@ class DryRun:
             self._decisions += flow.decisions
             part = 1.0
             if step.needed is not None and step.found is not None:
-                found = steps.count(step.found)
-                part = self._of_limit(step, found)
+                part = self._of_limit(step, flow.found)
             for ask in step.asks:
                 self._scale(ask, asker, whole, part)
         elif isinstance(step, Ask):

@@ -8,6 +8,7 @@ are resident.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -28,6 +29,8 @@ Ints = npt.NDArray[np.int64]
 # Rows of the first batch while the engine's room is unknown, and under a LIMIT.
 FIRST_BATCH = 256
 FIRST_BATCH_OF_LIMIT = 16
+# Rows of all sources together that the first batch of a LIMIT may make: they are looked through.
+PAIRS_OF_LIMIT = 500_000
 # Batches under way at once; the texts of the next are tokenised while one is asked.
 IN_FLIGHT = 2
 # UTF-8 bytes of a token, on the low side: a batch had better fit.
@@ -85,6 +88,7 @@ class FlowRunner:
         self._chooser = chooser
         self._choice: FlowChoice | None = None
         self._through = 0
+        self._found = 0
         # Random rows that go through before the others, to see whether the order holds.
         self._tried: Ints = np.empty(0, np.int64)
         self._trying = False
@@ -110,6 +114,8 @@ class FlowRunner:
                 self._add(_Batch(rows, whole=True))
             if self._advance():
                 if self._enough():
+                    # The statement would look for its rows among the others too.
+                    self._runner.keep_first(self._step.table, self._next_row)
                     return
             elif self._batches:
                 answered = self._asker.wait()
@@ -118,6 +124,11 @@ class FlowRunner:
                     if self._step.found is None:
                         self._go_on(*answered)
             self._review()
+
+    @property
+    def found(self) -> int:
+        """Rows of the result in the batches that are through, under a LIMIT."""
+        return self._found
 
     @property
     def decisions(self) -> Sequence[Decision]:
@@ -177,7 +188,13 @@ class FlowRunner:
         step, first = self._step, self._next_row
         if step.needed is not None:
             # Each batch as large as all before it: at most twice too many are asked.
-            return min(total, max(2 * first, step.needed, FIRST_BATCH_OF_LIMIT))
+            partners = math.prod(
+                max(self._runner.rows_of(relation.table), 1)
+                for i, relation in enumerate(step.rows.relations[: step.rows.outer])
+                if i != step.source
+            )
+            most = max(PAIRS_OF_LIMIT // partners, 1)
+            return min(total, max(2 * first, min(max(step.needed, FIRST_BATCH_OF_LIMIT), most)))
         if step.column is None:
             return total
         asks = step.stages[self._order[0]].asks
@@ -218,6 +235,7 @@ class FlowRunner:
             self._reject(batch, batch.stage)
             batch.stage, batch.ask = None, 0
         self._through += len(batch.rows)
+        self._found += self._found_in(batch)
         self._release(batch.rows, batch.rows[:0])
 
     def _ask(self, batch: _Batch, ask: Ask) -> Iterator[frozenset[int]]:
@@ -230,7 +248,7 @@ class FlowRunner:
         self._runner.set_batch(batch.rows)
         for waited in self._runner.ask(self._written(ask, batch.decided), reads, piece):
             yield waited
-            if not len(batch.rows) or (piece is not None and self._enough()):
+            if not len(batch.rows) or (piece is not None and self._enough(batch)):
                 return
             self._runner.set_batch(batch.rows)
 
@@ -338,9 +356,20 @@ class FlowRunner:
             i in batch.decided or i == number for i in self._order
         )
 
-    def _enough(self) -> bool:
-        needed, found = self._step.needed, self._step.found
-        return needed is not None and found is not None and self._runner.count(found) >= needed
+    def _enough(self, batch: _Batch | None = None) -> bool:
+        """Whether LIMIT has its rows in the batches that are through, and one under way."""
+        needed = self._step.needed
+        if needed is None or self._step.found is None:
+            return False
+        found = self._found if batch is None else self._found + self._found_in(batch)
+        return found >= needed
+
+    def _found_in(self, batch: _Batch) -> int:
+        """Rows of the result that a batch gives, at most as many as LIMIT needs."""
+        if self._step.found is None or not len(batch.rows):
+            return 0
+        self._runner.set_batch(batch.rows)
+        return self._runner.count(self._step.found)
 
 
 def _shares(ask: Ask, other: Ask) -> bool:

@@ -66,9 +66,10 @@ class StepRunner:
         """Repeat `work` until none of its look-ups lacks an answer.
 
         Raises:
-            RunError: it never settles.
+            RunError: it never settles, or the query passed its budget.
         """
         for _ in range(MAX_ROUNDS):
+            self._asker.check_budget()
             result = work()
             missing = list(self._lookups.take_missing(self._calls))
             if not missing:
@@ -87,6 +88,10 @@ class StepRunner:
         """Delete the rows that a prune step does not keep."""
         kept = self.complete(partial(self._relations.row_ids, step.query))
         self._relations.prune(step, kept[0])
+
+    def keep_first(self, table: str, rows: int) -> None:
+        """See `Relations.keep_first`."""
+        self._relations.keep_first(table, rows)
 
     def rows_of(self, table: str) -> int:
         """Rows of a source, 0 where it is not loaded."""

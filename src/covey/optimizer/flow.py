@@ -90,12 +90,14 @@ class FlowPlan:
             return
         others: list[Step] = [s for s in steps[self._first :] if not isinstance(s, Ask)]
         found = None
+        source = rows.loaded.index(_anchor_source(rows))
         # A condition that was left to demand iteration has its answers only at the end,
         # so that no batch can tell how many rows are found.
         if self._needed is not None and len(rows.asked) == len(rows.wanted):
-            found = f"SELECT count(*) FROM ({rows.demand().query('1')} LIMIT {self._needed})"
+            whole = Target(tuple(range(len(rows.loaded))))
+            query = self._graph.query(whole, self._decided, source)
+            found = f"SELECT count(*) FROM ({query} LIMIT {self._needed})"
         needed = None if found is None else self._needed
-        source = rows.loaded.index(_anchor_source(rows))
         table = rows.loaded[source].load.table
         columns = [column for ask in asks for column in ask.documents if column.table == table]
         column = columns[0] if columns else None

@@ -131,7 +131,7 @@ class Flow:
         source: the one that is cut into batches, as a position in `rows.relations`.
         column: the documents whose length counts; None where all rows are one batch.
         needed: rows that are enough, LIMIT plus OFFSET; None for all.
-        found: query for the number of result rows so far, at most `needed`; None where
+        found: query for the number of result rows in a batch, at most `needed`; None where
             that is known only at the end.
         shown: the sources whose rows a DISTINCT shows: one match with the others is as
             good as many. None where every match counts.
