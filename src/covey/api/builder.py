@@ -24,6 +24,7 @@ from covey.api.written import (
     Template,
     all_of,
     inline,
+    no_column,
     read_template,
     same_name,
     sql_expression,
@@ -129,7 +130,6 @@ class Builder(Results):
             labels: two or more texts; of a mapping the values describe the keys.
             name: of the column.
             options: of AI.CLASSIFY.
-
         """
         return self._compute("AI.CLASSIFY", text, sql_labels(labels), name, options)
 
@@ -354,6 +354,8 @@ class Builder(Results):
 
     def _call(self, function: str, text: str, labels: str, options: Mapping[str, Any]) -> str:
         template = read_template(text)
+        if not template.expressions:
+            raise no_column(text, self._listed_columns())
         resolved = []
         for expression in template.expressions:
             whole = inline(expression, self._computed)
@@ -373,10 +375,8 @@ class Builder(Results):
         names = [t for t in tokens if t.kind is TokenType.IDENTIFIER or t.word]
         if len(names) * 2 - 1 != len(tokens):
             return f"The placeholder {{{written}}} cannot be read: {error.reason}."
-        listed = self._listed_columns()
-        known = [f"{alias}.{column}" for alias, column in listed]
-        if len(names) == 1:
-            known = [column for _, column in listed]
+        bare = len(names) == 1
+        known = [c if bare else f"{alias}.{c}" for alias, c in self._listed_columns()]
         near = difflib.get_close_matches(written, known, n=1, cutoff=0.0)
         hint = f" Did you mean {{{near[0]}}}?" if near else ""
         return f"{{{written}}} is no column. Columns: {', '.join(dict.fromkeys(known))}.{hint}"

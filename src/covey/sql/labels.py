@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import unicodedata
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from covey.sql.text import TokenList
 MOST_LABELS = 1000
 
 _HINT = "Write ['billing', 'shipping'] or [{'label': 'billing', 'description': '…'}, …]."
+_FIELDS = ("label", "description")
 _ONCE = "Name every label once; of a column take (SELECT DISTINCT …)."
 
 Refuse = Callable[[str, str], QueryError]
@@ -99,8 +101,22 @@ def _read_label(value: Any, refuse: Refuse) -> Label:
     texts = list(value.values()) if isinstance(value, dict) else value
     if isinstance(texts, list | tuple):
         named = {str(k).lower(): v for k, v in value.items()} if isinstance(value, dict) else {}
+        _check_fields(list(named), refuse)
         text = named.get("label", texts[0] if texts else None)
         description = named.get("description", texts[1] if len(texts) > 1 else None)
         if isinstance(text, str):
             return Label(text, description if isinstance(description, str) else None)
     raise refuse(f"The label {shown(value)} is no text", _HINT)
+
+
+def _check_fields(names: list[str], refuse: Refuse) -> None:
+    """Refuse a field that would be dropped or is a misspelled one.
+
+    A struct of two fields of other names, the row of a table, is read in order.
+    """
+    for name in (name for name in names if name not in _FIELDS):
+        near = difflib.get_close_matches(name, _FIELDS, n=1)
+        if near:
+            raise refuse(f"A label has no field {name}", f"Did you mean {near[0]}?")
+        if len(names) > len(_FIELDS) or set(names) & set(_FIELDS):
+            raise refuse(f"A label has no field {name}", _HINT)

@@ -14,6 +14,7 @@ from covey.prompts.question import Method, Question, QuestionKind
 from covey.sql.bind import Binder
 from covey.sql.calls import RawCall, find_calls
 from covey.sql.classify import read_classification
+from covey.sql.conditions import refuse_as_condition
 from covey.sql.dialect import Dialect, example
 from covey.sql.examples import read_calibration, read_examples
 from covey.sql.options import Arguments
@@ -72,6 +73,7 @@ def lift(
         check(found, tokens, dialect)
     for raw in found:
         call = _read_call(raw, len(calls), tokens, binder, dialect)
+        refuse_as_condition(call, raw.spelling, tokens)
         same_as = alike.setdefault(_written(call, sql), call.index)
         call = replace(call, same_as=same_as, prefix=prefix)
         calls.append(call)
