@@ -122,6 +122,8 @@ _OTHERS = "topics AS (SELECT unnest(['p', 'q']) AS name, 2 AS n)"
         " FROM t",
         "SELECT AI.CLASSIFY(body, topics.name) FROM t, (SELECT unnest(['p', 'q']) AS name) topics",
         "SELECT AI.CLASSIFY(t.body, topics.body) FROM t JOIN t AS topics ON TRUE",
+        "UPDATE t AS topics SET body = AI.CLASSIFY(body, topics.body)",
+        "DELETE FROM t AS topics WHERE AI.CLASSIFY(body, topics.body) = 'a'",
         "SELECT (SELECT AI.CLASSIFY(t.body, topics.body)) FROM t JOIN t topics USING (id)",
     ],
 )

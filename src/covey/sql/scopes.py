@@ -14,10 +14,12 @@ from sqlglot import TokenType
 from covey.sql.text import Span, TokenList
 
 _ENDS = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.STRING)
-_IN_FROM = ("FROM", "JOIN", "ON", "USING")
+# Where entries of FROM stand, and the table that a statement changes.
+_IN_FROM = ("FROM", "JOIN", "ON", "USING", "UPDATE", "INTO")
 _CLAUSES = (
     *_IN_FROM,
     "SELECT",
+    "SET",
     "WHERE",
     "GROUP BY",
     "HAVING",
@@ -132,7 +134,7 @@ def _names_entry(tokens: TokenList, name: str, i: int) -> bool:
     """Whether token i, in FROM, gives an entry a name that is not a plain table's own."""
     token, before = tokens[i], tokens[i - 1]
     after = tokens[i + 1].kind if i + 1 < len(tokens) else None
-    begins = before.word in ("FROM", "JOIN") or before.kind is TokenType.COMMA
+    begins = before.word in ("FROM", "JOIN", "UPDATE", "INTO") or before.kind is TokenType.COMMA
     if token.kind is TokenType.STRING:
         return begins and PurePath(token.text).name.partition(".")[0].lower() == name
     if not token.is_name or token.text.lower() != name or after is TokenType.DOT:
