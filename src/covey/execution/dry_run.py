@@ -29,6 +29,7 @@ from covey.sql.text import quote_name
 # Rows of a source that a dry run takes, and pairs that its sources may make together.
 SAMPLE_ROWS = 2000
 SAMPLE_PAIRS = 200_000
+SAMPLE_PAIRS_OF_LIMIT = 20_000
 # As long as another source can be cut, so many rows of each are taken.
 MIN_SAMPLE = 100
 # Seconds that DuckDB may take to find the rows of calls that run on demand.
@@ -112,6 +113,7 @@ class DryRun:
             self._step(step, steps, asker, whole)
         unknown = self._on_demand(steps, asker, whole)
         asker.finish()
+        self._mark_copies(asker)
         return DryResult(asker.tallies, asker.peak, unknown, tuple(self._decisions))
 
     def _step(self, step: Step, steps: StepRunner, asker: DryAsker, whole: set[str]) -> None:
@@ -123,15 +125,13 @@ class DryRun:
             flow = FlowRunner(step, steps, asker, self._chooser)
             flow.run()
             self._decisions += flow.decisions
-            part = 1.0
-            if step.needed is not None and step.found is not None:
-                part = self._of_limit(step, flow.found)
             for ask in step.asks:
-                self._scale(ask, asker, whole, part)
+                self._scale(ask, asker, whole)
+            self._limit(step, flow.found, asker)
         elif isinstance(step, Ask):
             for _ in steps.ask(step):
                 pass
-            self._scale(step, asker, whole, 1.0)
+            self._scale(step, asker, whole)
         else:
             steps.prune(step)
             # Calls that pick the rows are asked of all of them.
@@ -139,24 +139,44 @@ class DryRun:
             # What LIMIT lets through is as many rows of a sample as of the whole.
             whole.add(step.table)
 
-    def _of_limit(self, step: Flow, found: int) -> float:
-        """The part of all rows that a LIMIT needs, having found so many in the sample."""
-        scale = self._table_scales.get(step.table, 1.0)
-        if step.needed is None or scale <= 1.0:
-            return 1.0
+    def _limit(self, step: Flow, found: int, asker: DryAsker) -> None:
+        """Of a flow that LIMIT ends, having found so many rows in the sample."""
+        tables = [relation.table for relation in step.rows.relations]
+        if step.needed is None or step.found is None:
+            return
+        if all(self._table_scales.get(table, 1.0) <= 1.0 for table in tables):
+            return
         # Enough in the sample: no more is asked. Else as much more as is lacking.
-        return min(1.0, step.needed / found / scale) if found else 1.0
+        lacking = max(step.needed / found, 1.0) if found else math.inf
+        for ask in step.asks:
+            tally = asker.tallies.get(ask.call)
+            if tally is not None:
+                tally.scale = min(tally.scale, lacking)
+                tally.stem_scale = min(tally.stem_scale, lacking)
+                tally.limited = True
 
-    def _scale(self, ask: Ask, asker: DryAsker, whole: set[str], part: float) -> None:
+    def _scale(self, ask: Ask, asker: DryAsker, whole: set[str]) -> None:
         tally = asker.tallies.get(ask.call)
         if tally is None:
             return
-        tally.scale = part
+        tally.scale = 1.0
         for column in dict.fromkeys(ask.documents):
-            tally.scale *= 1.0 if column.table in whole else self._column_scale(column, part)
+            tally.scale *= 1.0 if column.table in whole else self._column_scale(column)
         anchor = ask.anchor_documents
         if anchor is not None and anchor.table not in whole:
-            tally.stem_scale = part * self._column_scale(anchor, part)
+            tally.stem_scale = self._column_scale(anchor)
+
+    def _mark_copies(self, asker: DryAsker) -> None:
+        """Count the calls that may ask each other's prompts, where answers say which do."""
+        plan = self._plan
+        names = [name for call in plan.calls for name in (call.row_lookup, call.text_lookup)]
+        late = set(plan.on_demand)
+        late |= {a.call for a in plan.asks() if any(name in a.demand for name in names)}
+        for index, tally in asker.tallies.items():
+            question = plan.calls[index].question
+            alike = [call for call in plan.calls if call.question == question]
+            if any(call.index in late for call in alike):
+                tally.copies = len({call.same_as for call in alike})
 
     def _take_samples(self) -> None:
         with _limited(self._connection, SECONDS_TO_SAMPLE):
@@ -169,7 +189,7 @@ class DryRun:
             # Others depend on answers, or on a table that is not filled yet.
             if not load.calls and not load.sources:
                 counts[load.table] = self._number(f"SELECT count(*) FROM ({load.query})")
-        sizes = sample_sizes(counts)
+        sizes = sample_sizes(counts, self._pairs())
         for load in loads:
             rows = counts.get(load.table)
             if rows is None:
@@ -181,6 +201,11 @@ class DryRun:
             self._table_scales[load.table] = rows / taken if taken else 1.0
             if taken < rows:
                 self._sample(load, taken)
+
+    def _pairs(self) -> int:
+        """Pairs to look at: under a LIMIT each is looked at many times over."""
+        limited = any(isinstance(s, Flow) and s.needed is not None for s in self._plan.steps)
+        return SAMPLE_PAIRS_OF_LIMIT if limited else SAMPLE_PAIRS
 
     def _sample(self, load: Load, taken: int) -> None:
         sample = self._samples[load.table] = f"{load.table}_sample"
@@ -196,13 +221,8 @@ class DryRun:
             scale *= self._table_scales.get(table, 1.0)
         return scale
 
-    def _column_scale(self, column: DocumentColumn, part: float) -> float:
-        """Distinct documents of a column in all rows, for one in the sample.
-
-        Of a small part of the rows, they are taken to differ as those of the sample do.
-        """
-        if part < 1.0:
-            return self._table_scales.get(column.table, 1.0)
+    def _column_scale(self, column: DocumentColumn) -> float:
+        """Distinct documents of a column in all rows, for one in the sample."""
         known = self._scales.get(column)
         if known is not None:
             return known
@@ -263,19 +283,20 @@ def _limited(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[
         timer.cancel()
 
 
-def sample_sizes(counts: Mapping[str, int]) -> dict[str, int]:
+def sample_sizes(counts: Mapping[str, int], pairs: int = SAMPLE_PAIRS) -> dict[str, int]:
     """Rows to take of each source, so that all their pairs together are not too many.
 
     The largest source is cut first: a row of it then finds the partners that it has.
 
     Args:
         counts: rows by table.
+        pairs: the most that they may make.
     """
     sizes = {table: min(count, SAMPLE_ROWS) for table, count in counts.items()}
     largest = sorted(counts, key=lambda table: -counts[table])
     for least in (MIN_SAMPLE, 1):
         for table in largest:
-            while len(sizes) > 1 and _product(sizes) > SAMPLE_PAIRS and sizes[table] > least:
+            while len(sizes) > 1 and _product(sizes) > pairs and sizes[table] > least:
                 sizes[table] = max(sizes[table] // 2, least)
     return sizes
 

@@ -35,8 +35,9 @@ from covey.plan.forecast import (
     Tally,
 )
 
-# Calls whose bounds are combined in every way; of more, all low and all high are run.
-MAX_COMBINED = 2
+# Calls whose bounds are combined in every way; of more, all low and all high are run, and
+# either with one call the other way.
+MAX_COMBINED = 3
 # With an arena too small for what is kept, fresh tokens were up to so many times the
 # minimum (docs/open-ends.md).
 REGRET = 1.15
@@ -77,6 +78,8 @@ def scenarios(rates: Mapping[int, PassRate]) -> list[dict[int, float]]:
         choices = list(itertools.product((False, True), repeat=len(open_calls)))
     else:
         choices = [(high,) * len(open_calls) for high in (False, True)]
+        for high, one in itertools.product((False, True), range(len(open_calls))):
+            choices.append(tuple(high != (i == one) for i in range(len(open_calls))))
     for choice in choices:
         bounds = {
             call: rates[call].high if high else rates[call].low
@@ -115,6 +118,9 @@ def estimate(
         notes: more to tell of the figures.
     """
     runs = [_run(result, calls, outlook) for result in results]
+    runs += [_least(run, result) for run, result in zip(runs, results, strict=True)]
+    if sum(rate.low < rate.high for rate in rates.values()) > MAX_COMBINED:
+        runs += _beyond(runs[: len(results)])
     works = [run.total for run in runs]
     unknown = results[0].unknown
     asked = {
@@ -154,6 +160,50 @@ def _run(result: DryResult, calls: Sequence[AICall], outlook: Outlook) -> _Run:
     scale = max((t.stem_scale for t in result.tallies.values()), default=1.0)
     total = sum(works.values(), Work(fresh=float(opening)))
     return _Run(replace(total, peak=opening + result.peak * scale), works)
+
+
+def _least(run: _Run, result: DryResult) -> _Run:
+    """What is certain of a run where answers decide which prompts calls share, or LIMIT ends it.
+
+    k calls that may ask the same prompts ask each at most k times together. Under a LIMIT that
+    a sample was looked at for, one prompt is certain.
+    """
+    limited = [index for index, tally in result.tallies.items() if tally.limited]
+    works = {}
+    for index, work in run.calls.items():
+        tally = result.tallies[index]
+        if not work.prompts:
+            certain = 0.0
+        elif tally.limited:
+            certain = 1.0 if limited == [index] and not tally.stored else 0.0
+        else:
+            certain = float(math.ceil(work.prompts / tally.copies))
+        certain = min(certain, work.prompts)
+        part = work.times(certain / work.prompts if work.prompts else 1.0)
+        works[index] = replace(part, prompts=certain)
+    whole = sum(work.prompts for work in run.calls.values())
+    left = sum(work.prompts for work in works.values())
+    total = run.total.times(left / whole if whole else 1.0)
+    return _Run(replace(total, prompts=left), works)
+
+
+def _beyond(runs: Sequence[_Run]) -> list[_Run]:
+    """Bounds of what answers may bring about that were not combined in every way.
+
+    The call that is asked first is asked in full, whichever it is; no call is asked more than
+    where it is asked most.
+    """
+    calls = sorted({index for run in runs for index in run.calls})
+    most = [max((run.calls.get(i, Work()) for run in runs), key=lambda w: w.prompts) for i in calls]
+    least = min((work.prompts for work in most), default=0.0)
+    low = min(runs, key=lambda run: run.total.prompts)
+    share = min(least / low.total.prompts, 1.0) if low.total.prompts else 1.0
+    none = {index: work.times(0.0) for index, work in low.calls.items()}
+    high = sum(most, Work(fresh=max(run.total.fresh for run in runs)))
+    return [
+        _Run(low.total.times(share), none),
+        _Run(high, dict(zip(calls, most, strict=True))),
+    ]
 
 
 def _work(call: AICall, tally: Tally, outlook: Outlook) -> Work:

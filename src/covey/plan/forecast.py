@@ -231,6 +231,8 @@ class Tally:
         before: by prompt, length of its anchor.
         partners: by prompt, length of its other documents.
         kept: whether its anchors stay for later work.
+        limited: whether LIMIT ends it, and a sample cannot tell how early.
+        copies: calls that may ask the same prompts, depending on answers; this one counts.
     """
 
     scale: float = 1.0
@@ -245,6 +247,8 @@ class Tally:
     before: Sums = field(default_factory=Sums)
     partners: Sums = field(default_factory=Sums)
     kept: bool = False
+    limited: bool = False
+    copies: int = 1
 
 
 @dataclass(slots=True)
