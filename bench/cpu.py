@@ -30,6 +30,7 @@ import torch
 import covey
 from covey.engine import load
 from covey.engine.base import Answers, Counters, Engine, EngineSession, PromptBatch
+from covey.engine.local import LocalModel
 from covey.errors import CoveyError
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
@@ -172,11 +173,12 @@ class Flow:
 
 
 class Recording:
-    """An engine that remembers the prompts it was asked and their margins."""
+    """A model and its engine, which remembers the prompts it was asked and their margins."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, model: LocalModel) -> None:
+        self._engine = engine = model.open()
         self.name, self.fingerprint = engine.name, engine.fingerprint
+        self.kinds, self.outlook, self.shrink = model.kinds, model.outlook, engine.shrink
         self.asked: list[tuple[Question, list[str], float]] = []
 
     def open(self) -> Engine:
@@ -204,7 +206,7 @@ class Recording:
 
 def flow(model: str, tickets: int, policies: int) -> Flow:
     """Run the query, then its prompts one by one."""
-    engine = Recording(load(model))
+    engine = Recording(LocalModel(model))
     connection = covey.connect(engine, progress=False, cache=False)
     query = connection.sql(FLOW.format(examples=_EXAMPLES, tickets=tickets, policies=policies))
     started = time.perf_counter()
