@@ -28,7 +28,7 @@ from covey.engine.reads import Reads
 from covey.engine.retention import RecomputeCost
 from covey.engine.runtime import ChunkRunner, Launched
 from covey.engine.scheduler import Scheduler
-from covey.engine.slices import slices
+from covey.engine.slices import is_large, slices
 from covey.engine.work import Part, Priors, Work
 from covey.errors import InputError, RunError, first_line
 from covey.models.spec import ModelSpec
@@ -147,6 +147,9 @@ class LocalSession:
 
     def _sliced(self, pairs: Pairs) -> Iterator[Pairs]:
         """Cut a large batch: its first documents run while the others are tokenised."""
+        if not is_large(self._documents.sizes(pairs.anchors), SLICE_TOKENS):
+            yield pairs  # most batches are small, and their texts need not be read for this
+            return
         texts = self._documents.texts(pairs.anchors)
         for part in slices(texts, SLICE_TOKENS):
             chosen = np.zeros(len(texts), dtype=np.bool_)

@@ -20,6 +20,11 @@ _ALIKE = 16  # most characters that neighbours on both sides of a cut have in co
 _TOKEN = 4  # characters of a token, roughly
 
 
+def is_large(sizes: Int64, first_tokens: int) -> bool:
+    """Whether documents of some sizes in bytes may make more than one slice."""
+    return int(sizes.sum()) > 2 * first_tokens * _TOKEN
+
+
 def slices(texts: Sequence[str], first_tokens: int) -> list[Int64]:
     """Cut documents into slices, each about twice as large as the one before.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
@@ -96,26 +97,21 @@ class _Line:
         return f"{self.done:,} of {self.total:,} rows ({share:.0%})"
 
 
-class TerminalProgress:
-    """Draws one line an operator on a terminal and leaves the last state standing.
+class _DrawnProgress:
+    """Lines of text, one an operator, that are drawn together over what they were.
 
     Args:
-        stream: the terminal.
         clock: seconds that only grow; a test gives its own.
     """
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream = stream
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lines: dict[str, _Line] = {}
-        self._live: Live | None = None
         self._drawn = 0.0
 
     def start(self, operator: str, total: int | None) -> None:
         """See `Progress.start`."""
         self._lines[operator] = _Line(operator, self._clock(), total)
-        if self._live is None:
-            self._live = self._open()
         self._draw()
 
     def update(self, operator: str, done: int, total: int | None, tokens: int) -> None:
@@ -128,12 +124,37 @@ class TerminalProgress:
             self._draw()
 
     def finish(self, operator: str) -> None:
-        """See `Progress.finish`. The last open operator gives the terminal back."""
+        """See `Progress.finish`."""
         line = self._lines.get(operator)
         if line is None or line.finished is not None:
             return
         line.finished = self._clock()
         self._draw()
+
+    def _draw(self) -> None:
+        now = self._drawn = self._clock()
+        self._show("\n".join(line.text(now) for line in self._lines.values()))
+
+    @abstractmethod
+    def _show(self, text: str) -> None: ...
+
+
+class TerminalProgress(_DrawnProgress):
+    """Draws one line an operator on a terminal and leaves the last state standing.
+
+    Args:
+        stream: the terminal.
+        clock: seconds that only grow; a test gives its own.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
+        self._stream = stream
+        self._live: Live | None = None
+
+    def finish(self, operator: str) -> None:
+        """See `Progress.finish`. The last open operator gives the terminal back."""
+        super().finish(operator)
         if self._live is not None and all(x.finished is not None for x in self._lines.values()):
             self._live.stop()
             self._live = None
@@ -153,17 +174,15 @@ class TerminalProgress:
         live.start()
         return live
 
-    def _draw(self) -> None:
+    def _show(self, text: str) -> None:
         from rich.text import Text
 
         if self._live is None:
-            return
-        now = self._drawn = self._clock()
-        lines = "\n".join(line.text(now) for line in self._lines.values())
-        self._live.update(Text(lines, no_wrap=True, overflow="ellipsis"), refresh=True)
+            self._live = self._open()
+        self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
-class NotebookProgress:
+class NotebookProgress(_DrawnProgress):
     """Shows the lines below a notebook's cell, each time in the place of the last.
 
     Args:
@@ -174,38 +193,13 @@ class NotebookProgress:
     def __init__(
         self, show: Callable[[str], Any], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._show = show
-        self._clock = clock
-        self._lines: dict[str, _Line] = {}
+        super().__init__(clock)
+        self._display = show
         self._handle: Any = None
-        self._drawn = 0.0
 
-    def start(self, operator: str, total: int | None) -> None:
-        """See `Progress.start`."""
-        self._lines[operator] = _Line(operator, self._clock(), total)
-        self._draw()
-
-    def update(self, operator: str, done: int, total: int | None, tokens: int) -> None:
-        """See `Progress.update`."""
-        line = self._lines.get(operator)
-        if line is None:
-            return
-        line.done, line.total, line.tokens = done, total, tokens
-        if self._clock() - self._drawn >= SECONDS_BETWEEN_DRAWS:
-            self._draw()
-
-    def finish(self, operator: str) -> None:
-        """See `Progress.finish`."""
-        line = self._lines.get(operator)
-        if line is not None and line.finished is None:
-            line.finished = self._clock()
-            self._draw()
-
-    def _draw(self) -> None:
-        now = self._drawn = self._clock()
-        text = "\n".join(line.text(now) for line in self._lines.values())
+    def _show(self, text: str) -> None:
         if self._handle is None:
-            self._handle = self._show(text)
+            self._handle = self._display(text)
         else:
             self._handle.update(text)
 
