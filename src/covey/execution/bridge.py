@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from covey.errors import RunError
-from covey.plan.nodes import DocumentColumn, Load, Prune, Step
+from covey.plan.nodes import DocumentColumn, Load, Match, Prune, Step
 from covey.plan.rows import BATCH_ROWS, FIRST_ROW, LAST_ROW, Condition, JoinRows
 from covey.sql.bind import in_transaction
 from covey.sql.text import quote_name
@@ -44,11 +44,11 @@ class Relations:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
-    def fill(self, load: Load) -> int:
-        """Run a load step; return the number of rows."""
+    def fill(self, step: Load | Match) -> int:
+        """Fill the table of a step; return the number of rows."""
         # Created anew, so that row ids count from 0 when it is filled a second time.
         rows = self._connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE {load.table} AS {load.query}"
+            f"CREATE OR REPLACE TEMP TABLE {step.table} AS {step.query}"
         ).fetchall()
         return int(rows[0][0])
 
@@ -197,9 +197,9 @@ class Relations:
                 self._connection.rollback()
 
     def drop(self, steps: list[Step]) -> None:
-        """Drop the tables of the load steps."""
+        """Drop the tables of the steps."""
         # A failed transaction takes its tables with it.
         with suppress(duckdb.TransactionException):
             for step in steps:
-                if isinstance(step, Load):
+                if isinstance(step, Load | Match):
                     self._connection.execute(f"DROP TABLE IF EXISTS {step.table}").fetchall()

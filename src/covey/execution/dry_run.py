@@ -21,7 +21,7 @@ from covey.execution.lookup import Lookups
 from covey.execution.steps import StepRunner
 from covey.plan.choice import Chooser, Decision
 from covey.plan.forecast import DryResult, LoadForecast
-from covey.plan.nodes import UNREAD, Ask, DocumentColumn, Flow, Load, PhysicalPlan, Step
+from covey.plan.nodes import UNREAD, Ask, DocumentColumn, Flow, Load, PhysicalPlan, Prune, Step
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import in_transaction
 from covey.sql.text import quote_name
@@ -132,7 +132,7 @@ class DryRun:
             for _ in steps.ask(step):
                 pass
             self._scale(step, asker, whole)
-        else:
+        elif isinstance(step, Prune):
             steps.prune(step)
             # Calls that pick the rows are asked of all of them.
             self._scale_late(step.query, asker, whole)

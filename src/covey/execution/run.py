@@ -16,7 +16,7 @@ from covey.execution.lookup import Lookups
 from covey.execution.report import Report
 from covey.execution.steps import DRAWS_OTHERS, StepRunner
 from covey.plan.choice import Chooser
-from covey.plan.nodes import Ask, Flow, Load, PhysicalPlan, Step
+from covey.plan.nodes import Ask, Flow, Load, Match, PhysicalPlan, Step
 from covey.prompts.documents import DocumentStore
 
 
@@ -97,6 +97,8 @@ class Runner:
     def _step(self, step: Step) -> None:
         if isinstance(step, Load):
             self._steps.load(step)
+        elif isinstance(step, Match):
+            self._steps.match(step)
         elif isinstance(step, Flow):
             flow = FlowRunner(step, self._steps, self._asker, self._chooser)
             flow.run()

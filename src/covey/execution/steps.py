@@ -15,7 +15,7 @@ from covey.execution.bridge import Relations
 from covey.execution.lookup import Lookups, RowDocuments, distinct_rows
 from covey.execution.partners import Partners
 from covey.logical.calls import AICall
-from covey.plan.nodes import Ask, DocumentColumn, Load, Prune
+from covey.plan.nodes import Ask, DocumentColumn, Load, Match, Prune
 from covey.plan.rows import Condition, JoinRows
 from covey.prompts.documents import NULL_ID, DocumentStore
 
@@ -83,6 +83,10 @@ class StepRunner:
     def load(self, step: Load) -> None:
         """Fill the table of a load step."""
         self._rows[step.table] = self.complete(partial(self._relations.fill, step))
+
+    def match(self, step: Match) -> None:
+        """Fill the table of a match step."""
+        self.complete(partial(self._relations.fill, step))
 
     def prune(self, step: Prune) -> None:
         """Delete the rows that a prune step does not keep."""

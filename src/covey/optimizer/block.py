@@ -16,6 +16,7 @@ from covey.logical.blocks import Block, Expr, JoinKind
 from covey.optimizer.demand import Demand
 from covey.optimizer.flow import FlowPlan
 from covey.optimizer.limit import can_prune, plan_prune
+from covey.optimizer.matches import plan_matches
 from covey.optimizer.nulls import reject_unanswered
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.semi_join import plan_semi_join
@@ -72,6 +73,7 @@ class BlockPlanner:
             self._ask_outputs()
         if flow is not None:
             flow.close()
+            plan_matches(self.rows, flow)
         if can_prune(self.rows, self.direct):
             plan_prune(self.rows)
 

@@ -45,9 +45,15 @@ class FlowPlan:
         return [stage.passes for stage in self._stages if stage.passes is not None]
 
     @property
-    def _graph(self) -> JoinRows:
+    def graph(self) -> JoinRows:
+        """The sources, and what needs no model."""
         relations = tuple(Relation(s.load.table, s.alias) for s in self._sources)
         return JoinRows(self._prefix, relations, len(self._rows.loaded), tuple(self._free))
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The conditions so far, in order."""
+        return tuple(self._stages)
 
     def demand(self, texts: Sequence[str]) -> Demand:
         """The rows that pass all conditions so far, and `texts`."""
@@ -95,14 +101,14 @@ class FlowPlan:
         # so that no batch can tell how many rows are found.
         if self._needed is not None and len(rows.asked) == len(rows.wanted):
             whole = Target(tuple(range(len(rows.loaded))))
-            query = self._graph.query(whole, self._decided, source)
+            query = self.graph.query(whole, self._decided, source)
             found = f"SELECT count(*) FROM ({query} LIMIT {self._needed})"
         needed = None if found is None else self._needed
         table = rows.loaded[source].load.table
         columns = [column for ask in asks for column in ask.documents if column.table == table]
         column = columns[0] if columns else None
         shown = None if outputs else self._shown()
-        flow = Flow(tuple(self._stages), self._graph, source, column, needed, found, shown)
+        flow = Flow(tuple(self._stages), self.graph, source, column, needed, found, shown)
         steps[self._first :] = [*others, flow]
 
     def _shown(self) -> frozenset[int] | None:
@@ -138,7 +144,7 @@ class FlowPlan:
         """
         places = tuple(self._sources.index(source) for source in sources)
         target = Target(places, tuple(conditions), inner)
-        query = self._graph.query(target, self._decided)
+        query = self.graph.query(target, self._decided)
         if self._rows.work.binder.columns(query) is None:
             raise NotPlanned("its rows depend on what stands outside its block")
         return query, target

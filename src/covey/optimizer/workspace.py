@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from covey.logical.blocks import Block, Source
 from covey.logical.calls import AICall
-from covey.plan.nodes import DocumentColumn, Load, Prune, Step
+from covey.plan.nodes import DocumentColumn, Load, Match, Prune, Step
 from covey.sql.columns import named_columns
 from covey.sql.from_clause import NotPlanned
 from covey.sql.lift import LiftedText
@@ -96,11 +96,15 @@ class Workspace:
         """Go back to a mark; the tables of sources that were loaded since are dropped."""
         self.edited.revert(mark.edits)
         for step in self.steps[mark.steps :]:
-            if isinstance(step, Load):
+            if isinstance(step, Load | Match):
                 self.binder.drop(step.table)
         del self.steps[mark.steps :]
         self.planned = mark.planned
         self._loaded = dict(mark.loaded)
+
+    def new_name(self, kind: str) -> str:
+        """A name for a temporary table."""
+        return f"covey_{kind}_{next(self._table_names)}"
 
     def row_lookup(
         self, call: AICall, documents: tuple[DocumentColumn, ...], keys: tuple[int, ...]
@@ -176,7 +180,7 @@ class Workspace:
                 self.edited.replace(span, "TRUE")
         if pushed:
             query += f" WHERE {' AND '.join(f'({text})' for text in pushed)}"
-        table = f"covey_source_{next(self._table_names)}"
+        table = self.new_name("source")
         if not self.binder.create_empty(table, kept):
             raise NotPlanned(f"{source.alias} has a column that no table can have")
         load = Load(

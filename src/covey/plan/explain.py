@@ -11,7 +11,7 @@ from typing import Any
 from covey.plan.choice import Decision
 from covey.plan.figures import megabytes, money, seconds, share, size, span
 from covey.plan.forecast import Actual, CallForecast, Forecast, LoadForecast, PassRate, Range
-from covey.plan.nodes import Ask, Flow, Load, PhysicalPlan
+from covey.plan.nodes import Ask, Flow, Load, PhysicalPlan, Prune
 
 _SOURCES = {
     "given": "as the query says",
@@ -45,7 +45,7 @@ def explain(plan: PhysicalPlan, forecast: Forecast, actual: Actual | None = None
                 lines.append(f"    in this order: {decision.reason}")
             if step.needed is not None:
                 lines.append(f"    in batches, until {_count(step.needed, 'row')} are found")
-        else:
+        elif isinstance(step, Prune):
             lines.append(f"{next(numbers)}. keep only the rows that LIMIT lets through")
     for index in _on_demand(plan):
         lines.append(f"on demand: {one_line(plan.sql[slice(*plan.calls[index].span)])}")
@@ -186,7 +186,7 @@ def explain_values(
             why = None if decision is None else decision.reason
             flow = {"step": "batches", "rows_needed": step.needed, "order": why, "asks": asks}
             steps.append(flow)
-        else:
+        elif isinstance(step, Prune):
             steps.append({"step": "limit"})
     on_demand = [
         {

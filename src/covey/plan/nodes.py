@@ -15,6 +15,8 @@ from covey.plan.rows import Condition, JoinRows, Target
 
 # Why a call runs on demand that stands in a CTE which no query reads: it is never asked.
 UNREAD = "nothing reads it"
+# The columns of a `Match`.
+MATCH_COLUMNS = ("covey_left", "covey_right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,24 @@ class Prune:
     query: str
 
 
-Step = Load | Ask | Flow | Prune
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Gather the pairs of rows that an AI.IF is TRUE for, so that the final statement joins them.
+
+    Beside other joins DuckDB would look the call up once for each row that these make, which
+    are as many as the rows of the result, and not once for each pair.
+
+    Attributes:
+        table: name of the temporary table with the row ids of either source in
+            `MATCH_COLUMNS`; created empty when the plan is made.
+        query: fills it, each pair once.
+    """
+
+    table: str
+    query: str
+
+
+Step = Load | Ask | Flow | Prune | Match
 
 
 @dataclass(slots=True)

@@ -1,0 +1,90 @@
+"""Join the final statement with the pairs that passed, instead of looking each row up.
+
+    FROM r JOIN a ON AI.IF(… r, a) JOIN s ON AI.IF(… s, a)
+
+    before  FROM r JOIN a ON look_up(r, a) JOIN s ON look_up(s, a)
+            DuckDB makes all rows of r, a and s of which r and a match, and calls Python for each
+    after   FROM pairs_1 CROSS JOIN pairs_2 CROSS JOIN r
+            JOIN a ON pairs_1 names r and a  JOIN s ON pairs_2 names s and a
+            hash joins in an order that DuckDB chooses
+
+Only where two pairs of sources or more are judged, so that rows are more than pairs; where all
+calls of the statement are in the block and asked ahead; and where no `*` would show the columns
+of the pairs. LIMIT is left alone: it may stop long before all pairs were looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from covey.errors import QueryError
+from covey.logical.blocks import Block
+from covey.optimizer.flow import FlowPlan
+from covey.optimizer.rows import BlockRows
+from covey.optimizer.workspace import Workspace
+from covey.plan.nodes import MATCH_COLUMNS, Match, Stage
+from covey.plan.rows import Condition, JoinRows, Target
+
+
+def plan_matches(rows: BlockRows, flow: FlowPlan) -> None:
+    """Add the steps that gather pairs, and put the pairs into the statement.
+
+    Args:
+        rows: the block, everything in it planned.
+        flow: its conditions.
+    """
+    work, block = rows.work, rows.block
+    pairs = [stage for stage in flow.stages if _judges_pairs(stage)]
+    judged = {stage.passes.sources for stage in pairs if stage.passes is not None}
+    if len(judged) < 2 or not _allows(block, work) or not _all_planned(rows):
+        return
+    mark = work.mark()
+    decided = [stage.passes for stage in flow.stages if stage.passes is not None]
+    names = [_match(stage, flow.graph, decided, work) for stage in pairs]
+    # In front of FROM, where every ON can see them.
+    first = rows.loaded[0].source.span
+    tables = "".join(f"{name} CROSS JOIN " for name in names)
+    work.edited.replace(first, tables, *work.edited.replacement(first))
+    try:
+        work.binder.check()
+    except QueryError:
+        # Behind a comma an ON sees only its own entry of FROM.
+        work.revert(mark)
+
+
+def _judges_pairs(stage: Stage) -> bool:
+    return stage.call is not None and stage.passes is not None and len(stage.passes.sources) == 2
+
+
+def _all_planned(rows: BlockRows) -> bool:
+    """Whether every call of the statement is in the block and asked ahead."""
+    work = rows.work
+    direct = work.direct(rows.block)
+    return len(direct) == len(work.calls) and direct <= work.planned
+
+
+def _allows(block: Block, work: Workspace) -> bool:
+    """Whether the block shows nothing but what it names, and all of it."""
+    if not block.top or "SELECT" not in block.clauses or "LIMIT" in block.clauses:
+        return False
+    text = [token.text.upper() for token in work.tokens.inside(block.span)]
+    stars = [i for i, each in enumerate(text) if each == "*"]
+    return "COLUMNS" not in text and all(text[i - 2 : i] == ["COUNT", "("] for i in stars)
+
+
+def _match(stage: Stage, graph: JoinRows, decided: list[Condition], work: Workspace) -> str:
+    """Add the step for one condition and put its pairs in its place; returns their table."""
+    (ask,) = [ask for ask in stage.asks if ask.call == stage.call]
+    places = tuple(sorted(stage.passes.sources)) if stage.passes is not None else ()
+    own = tuple(c for c in (*graph.conditions, *decided) if c.sources <= set(places))
+    pairs = replace(graph, outer=0, conditions=own).query(Target(places), [])
+    name = work.new_name("match")
+    columns = ", ".join(MATCH_COLUMNS)
+    work.binder.create_empty(name, [(column, "BIGINT") for column in MATCH_COLUMNS])
+    work.steps.append(Match(name, f"SELECT {columns} FROM ({pairs}) AS pairs({columns})"))
+    same = " AND ".join(
+        f"{name}.{column} = {graph.relations[place].row_id}"
+        for column, place in zip(MATCH_COLUMNS, places, strict=True)
+    )
+    work.edited.replace(work.calls[ask.call].span, f"({same})")
+    return name
