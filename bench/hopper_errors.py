@@ -6,13 +6,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.kernels.base import Activation, Chunk, KvLayer
+from covey.kernels.base import Activation, Chunk, KvLayer, Weight
 from covey.kernels.hopper.attend import packed_attention
+from covey.kernels.hopper.dense8 import fp8_attention
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.logits import answer_logits
 from covey.kernels.hopper.norm import add_norm
 from covey.kernels.hopper.rotate import rotate_and_store
+from covey.kernels.hopper.rows import multiply_rows, quantise_rows
 from covey.kernels.hopper.work import Limits
+from covey.kernels.scales import by_rows
 from gpu_timing import poison
 from hopper_cases import (
     CUDA,
@@ -24,6 +27,7 @@ from hopper_cases import (
     KV_HEADS,
     NEVER,
     QKV,
+    WEIGHTS,
     D,
     chunk_of,
     flash_attention,
@@ -43,7 +47,9 @@ def widened(x: Activation) -> Tensor:
     """An activation in float64."""
     if x.scales is None:
         return x.values.double()
-    return x.values.double() * x.scales.double().repeat_interleave(128, 1)
+    return x.values.double() * x.scales.double().repeat_interleave(
+        x.values.shape[1] // x.scales.shape[1], 1
+    )
 
 
 def rms(x: Tensor, weight: Tensor) -> Tensor:
@@ -183,11 +189,79 @@ def attention_errors() -> list[tuple[str, float]]:
     return found
 
 
+def row_errors() -> list[tuple[str, float]]:
+    """What fp8-rows adds: norm, gate and attention's output scaled by rows, and products."""
+    rows = 1021
+    found = []
+    x, weight, both = normal(rows, HIDDEN), normal(HIDDEN), normal(rows, 2 * FFN)
+    expected = rms(x.double(), weight)
+    first, second = both.double().chunk(2, 1)
+    gated = first * first.sigmoid() * second
+    poison()
+    options = {"epsilon": EPSILON, "out_dtype": FP8, "quantised": True, "by_rows": True}
+    found.append(
+        ("norm by rows, FP8", error(widened(add_norm(x, None, weight, **options)), expected))
+    )
+    out = gate(both, out_dtype=FP8, quantised=True, by_rows=True)
+    found.append(("gate by rows, FP8", error(widened(out), gated)))
+    found.append(("rows, FP8", error(widened(quantise_rows(x, FP8)), x.double())))
+    for rows in (1, 1021, 4100):
+        for label, out_rows, width in WEIGHTS:
+            left, right = row_product(rows, out_rows, width)
+            exact = widened(left) @ widened(Activation(right.values, right.scales)).T
+            for fast in (False, True):
+                poison()
+                name = f"{label} by rows, {rows} rows{', fast sums, FP8' if fast else ''}"
+                found.append((name, error(multiply_rows(left, right, fast), exact)))
+    return found
+
+
+def row_product(rows: int, out: int, width: int) -> tuple[Activation, Weight]:
+    """An activation and a weight with a scale a row."""
+    return quantise_rows(normal(rows, width), FP8), by_rows(Weight(normal(out, width)))
+
+
+LONG_CHUNKS = {
+    "suffixes of 5 behind 4,096 slots": suffixes(4000, 5, 4096, slot=90),
+    "two anchors, with a gap": chunk_of(
+        [(10, -1, 2000)] * 80 + [(31, -1, 0)] + [(9, -1, 1500)] * 90,
+        [(0, 800, 2500, 4500), (831, 1641, 100, 1600)],
+    ),
+    "a prompt of 4,200": chunk_of([(4200, -1, 0)]),
+}
+
+
+def fp8_attention_errors() -> list[tuple[str, float]]:
+    """What fp8-attention adds: dense calls in FP8, finished by the packed kernel in BF16."""
+    found = []
+    for label, chunk in LONG_CHUNKS.items():
+        q, k, v = heads_of(normal(len(chunk), QKV))
+        arena = KvLayer(normal(4600, KV_HEADS, D), normal(4600, KV_HEADS, D))
+        expected = exact_attention(q, k, v, chunk, arena)
+        plan = kernels().plan(chunk)
+        poison()
+        parts = [
+            fp8_attention(q, *((arena.k, arena.v) if c.past else (k, v)), c, D**-0.5)
+            for c in plan.calls
+        ]
+        out = packed_attention(
+            q, k, v, arena, plan.tiles, parts, scale=D**-0.5, quantised=False,
+            out_dtype=torch.bfloat16,
+        )  # fmt: skip
+        found.append((f"{label} ({len(parts)} in FP8)", error(widened(out), expected)))
+    return found
+
+
 def print_errors() -> bool:
     """Print all errors; whether each is under its limit."""
-    good = True
-    for label, found in [*glue_errors(), *attention_errors()]:
-        limit = 4e-2 if "FP8" in label else 6e-3
-        good &= found < limit
-        print(f"  {label:<66}{found:10.2e}{'' if found < limit else '  TOO LARGE'}")
-    return good
+    found = [*glue_errors(), *attention_errors(), *row_errors(), *fp8_attention_errors()]
+    return all([print_error(*entry) for entry in found])
+
+
+def print_error(label: str, found: float) -> bool:
+    """Print one; whether it is under its limit."""
+    limit = 6e-3
+    if "FP8" in label:
+        limit = 1e-1 if "in FP8" in label else 4e-2
+    print(f"  {label:<66}{found:10.2e}{'' if found < limit else '  TOO LARGE'}", flush=True)
+    return found < limit

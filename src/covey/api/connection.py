@@ -38,6 +38,7 @@ __all__ = ["CacheOptions", "Connection", "connect"]
 def connect(
     model: str | PathLike[str] | ModelSource | None = None,
     *,
+    fast: str | Sequence[str] = (),
     database: str | PathLike[str] = ":memory:",
     progress: Shown = None,
     dialect: str | None = None,
@@ -57,6 +58,8 @@ def connect(
         model: a known name (`covey models` lists them), the path of a GGUF file or of a
             folder with safetensors, or a `covey.testing.PlantedModel`. None takes the
             default of this machine.
+        fast: "fp8-rows", "fp8-attention" or both: faster on a Hopper GPU, with other answers
+            now and then, which are kept apart; see docs/performance.md.
         database: a DuckDB database file; in memory unless given.
         progress: show how far a query is; None does so on a terminal and in a notebook, True
             also elsewhere, in a line now and then, as "plain" always; "json" writes events.
@@ -74,12 +77,12 @@ def connect(
 
     Raises:
         InputError: the database cannot be opened, `allow` names no file, there is no such
-            dialect, the cache is no folder, or a limit is no number.
+            dialect or `fast`, the cache is no folder, or a limit is no number.
         ModelError: there is no such model.
     """
     options = cache_options(cache)
     return Connection(
-        model_source(model),
+        model_source(model, fast),
         database,
         progress,
         read_dialect(dialect),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from os import PathLike, fspath
 from typing import Any
 
@@ -15,17 +16,23 @@ GPU_DEFAULT = "qwen3-4b-fp8"
 CPU_DEFAULT = "qwen3-0.6b"
 
 
-def model_source(model: Any) -> ModelSource:
-    """The source for `connect(model=…)`.
+def model_source(model: Any, fast: str | Iterable[str] = ()) -> ModelSource:
+    """The source for `connect(model=…, fast=…)`.
 
     Raises:
-        InputError: the argument is of no kind that names a model.
+        InputError: the argument is of no kind that names a model, or `fast` names nothing
+            known or stands beside a model that says itself how it is computed.
         ModelError: there is no such model.
     """
     if model is None:
-        return LocalModel(GPU_DEFAULT if has_cuda() else CPU_DEFAULT)
+        return LocalModel(GPU_DEFAULT if has_cuda() else CPU_DEFAULT, fast=fast)
     if isinstance(model, str | PathLike):
-        return LocalModel(fspath(model))
+        return LocalModel(fspath(model), fast=fast)
+    if fast:
+        raise InputError(
+            f"fast is for a model by its name or path, not for one of type {type(model).__name__}."
+            " Leave it out."
+        )
     if callable(getattr(model, "open", None)) and hasattr(model, "name"):
         source: ModelSource = model
         return source

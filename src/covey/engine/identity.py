@@ -18,7 +18,7 @@ def recall(path: Path, layout: str, device: str) -> str | None:
 
     Args:
         path: a file, or a folder of files.
-        layout: name of the prompt layout.
+        layout: name of the prompt layout, and of what may cost exactness besides.
         device: its name.
     """
     try:

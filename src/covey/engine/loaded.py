@@ -21,6 +21,7 @@ from covey.errors import InputError, ModelError, RunError
 from covey.hardware.rates import Rates
 from covey.kernels.base import Geometry
 from covey.kernels.choose import choose_kernels
+from covey.kernels.fast import EXACT, Fast
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
@@ -126,7 +127,9 @@ class LoadedEngine:
         self._busy = False
 
 
-def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -> LoadedEngine:
+def load_engine(
+    name: str, files: ModelFiles, device: str | None, layout: str, fast: Fast = EXACT
+) -> LoadedEngine:
     """Load a model's weights onto a device.
 
     Args:
@@ -134,6 +137,7 @@ def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -
         files: the model on disk.
         device: "cpu", "cuda", or None for the GPU where there is one.
         layout: a name in `LAYOUTS`.
+        fast: what may cost exactness.
 
     Raises:
         ModelError: the files are damaged or the device cannot run them.
@@ -154,12 +158,12 @@ def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -
     dtype = torch.float32 if where.type == "cpu" else torch.bfloat16
     checkpoint = open_checkpoint(files)
     geometry = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
-    kernels, chosen = choose_kernels(geometry, where, dtype, quantised)
+    kernels, chosen = choose_kernels(geometry, where, dtype, quantised, fast)
     if chosen is not None:
         print(f"{name}: {chosen}", file=sys.stderr)
-    model = DenseModel(spec, load_weights(spec, checkpoint, where, dtype), kernels)
+    model = DenseModel(spec, load_weights(spec, checkpoint, where, dtype, fast.rows), kernels)
     identity = [checkpoint.fingerprint(), encoder.fingerprint, str(spec), layout, str(dtype)]
-    identity.append(type(kernels).__name__)
+    computed = " ".join([type(kernels).__name__, *fast.names])
     answers = answer_tokens(encoder)
 
     def runner(slots: int) -> ChunkRunner:
@@ -168,13 +172,13 @@ def load_engine(name: str, files: ModelFiles, device: str | None, layout: str) -
 
     return LoadedEngine(
         name,
-        hashlib.sha256("\n".join([*identity, where.type]).encode()).hexdigest(),
+        hashlib.sha256("\n".join([*identity, computed, where.type]).encode()).hexdigest(),
         runner,
         spec,
         checked_encoder(encoder, encoder.json),
         LAYOUTS[layout],
         _limits(spec, where),
-        type(kernels).__name__,
+        computed,
     )
 
 

@@ -5,6 +5,7 @@ Importing this module, and asking for a spec or a tokenizer, brings in no torch.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from covey.engine.outlook import ByteMeasure, Measure, Outlook, TokenMeasure
 from covey.hardware.devices import has_cuda, present_device
 from covey.hardware.facts import Device
 from covey.hardware.rates import read_rates, write_rates
+from covey.kernels.fast import EXACT, Fast, read_fast
 from covey.models.costs import ModelCosts, costs_of
 from covey.models.files import ModelFiles
 from covey.models.registry import find_known, is_path, local_path, model_files
@@ -36,17 +38,25 @@ class LocalModel:
             tokenizer.json and safetensors.
         device: "cpu" or "cuda"; None takes the GPU where there is one.
         layout: name of the prompt layout.
+        fast: what may cost exactness: names in `covey.kernels.fast.FAST_NAMES`.
 
     Attributes:
         name: the known name, or the file's or folder's own.
 
     Raises:
         ModelError: the source is neither a known name nor a path.
+        InputError: `fast` names nothing known.
     """
 
     def __init__(
-        self, source: str | Path, *, device: str | None = None, layout: str = DEFAULT_LAYOUT
+        self,
+        source: str | Path,
+        *,
+        device: str | None = None,
+        layout: str = DEFAULT_LAYOUT,
+        fast: str | Iterable[str] = (),
     ) -> None:
+        self.fast = read_fast(fast)
         self._source = source
         self.device = device
         self.layout = layout
@@ -80,7 +90,7 @@ class LocalModel:
         """Load the weights; see `ModelSource.open`."""
         from covey.engine.loaded import load_engine
 
-        engine = load_engine(self.name, self.files, self.device, self.layout)
+        engine = load_engine(self.name, self.files, self.device, self.layout, self.fast)
         self._keep_facts(engine)
         return engine
 
@@ -88,12 +98,12 @@ class LocalModel:
         """Measure how fast the model is here, once for a device and kernels, and name it."""
         on_gpu = has_cuda() if self.device is None else self.device == "cuda"
         device = present_device(on_gpu)
-        costs = planned_costs(self.spec, on_gpu, engine.limits.budget)
+        costs = planned_costs(self.spec, on_gpu, engine.limits.budget, self.fast)
         if device is None:
             return
         if engine.fingerprint is not None:
-            remember(self.files.path, self.layout, device.name, engine.fingerprint)
-        key = rates_key(self.spec, costs)
+            remember(self.files.path, self._computed, device.name, engine.fingerprint)
+        key = rates_key(self.spec, costs, self.fast)
         if read_rates(device.name, key, engine.kernels) is None:
             write_rates(device.name, key, engine.kernels, engine.rates())
 
@@ -101,9 +111,10 @@ class LocalModel:
         """See `ModelSource.outlook`."""
         on_gpu = has_cuda() if self.device is None else self.device == "cuda"
         spec, device = self.spec, present_device(on_gpu)
-        limits = _planned_limits(spec, device, on_gpu)
-        costs = planned_costs(spec, on_gpu, limits.budget)
-        rates = None if device is None else read_rates(device.name, rates_key(spec, costs))
+        limits = _planned_limits(spec, device, on_gpu, self.fast)
+        costs = planned_costs(spec, on_gpu, limits.budget, self.fast)
+        key = rates_key(spec, costs, self.fast)
+        rates = None if device is None else read_rates(device.name, key)
         capacity = None if device is None else limits.slots
         return Outlook(
             self._measure(spec),
@@ -118,7 +129,12 @@ class LocalModel:
         known = self._known
         if device is None or (known is not None and local_path(known) is None):
             return None
-        return recall(self.files.path, self.layout, device.name)
+        return recall(self.files.path, self._computed, device.name)
+
+    @property
+    def _computed(self) -> str:
+        """The layout, and what is asked for besides."""
+        return " ".join([self.layout, *self.fast.names])
 
     def _measure(self, spec: ModelSpec) -> Measure:
         layout = LAYOUTS.get(self.layout, LAYOUTS[DEFAULT_LAYOUT])
@@ -128,28 +144,28 @@ class LocalModel:
         return TokenMeasure(layout, self.encoder, spec.bos)
 
 
-def planned_costs(spec: ModelSpec, on_gpu: bool, budget: int) -> ModelCosts:
+def planned_costs(spec: ModelSpec, on_gpu: bool, budget: int, fast: Fast = EXACT) -> ModelCosts:
     """The unit costs of a model as `load_engine` will run it, in chunks of `budget` tokens."""
     if not on_gpu:
         return costs_of(spec, WeightDtype.FLOAT32, WeightDtype.FLOAT32, budget)
-    return costs_of(spec, _gpu_dtype(spec), WeightDtype.BFLOAT16, budget)
+    return costs_of(spec, _gpu_dtype(spec, fast), WeightDtype.BFLOAT16, budget)
 
 
-def _gpu_dtype(spec: ModelSpec) -> WeightDtype:
-    fp8 = spec.weight_dtype is WeightDtype.FLOAT8
+def _gpu_dtype(spec: ModelSpec, fast: Fast) -> WeightDtype:
+    fp8 = fast.rows or spec.weight_dtype is WeightDtype.FLOAT8
     return WeightDtype.FLOAT8 if fp8 else WeightDtype.BFLOAT16
 
 
-def rates_key(spec: ModelSpec, costs: ModelCosts) -> str:
+def rates_key(spec: ModelSpec, costs: ModelCosts, fast: Fast = EXACT) -> str:
     """What rates depend on besides the device: the shape and dtypes, not the weights' values."""
-    return f"{spec} {costs.compute.value} {costs.attention.value}"
+    return " ".join([f"{spec} {costs.compute.value} {costs.attention.value}", *fast.names])
 
 
-def _planned_limits(spec: ModelSpec, device: Device | None, on_gpu: bool) -> Limits:
+def _planned_limits(spec: ModelSpec, device: Device | None, on_gpu: bool, fast: Fast) -> Limits:
     """What `load_engine` will find; the least where the GPU is not known."""
     if not on_gpu:
         return cpu_limits(spec)
-    weights = spec.parameters * _gpu_dtype(spec).bytes
+    weights = spec.parameters * _gpu_dtype(spec, fast).bytes
     return gpu_limits(spec, 0.0 if device is None else device.memory - weights)
 
 

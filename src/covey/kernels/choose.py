@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
+from covey.errors import ModelError
 from covey.kernels.base import Geometry, Kernels
+from covey.kernels.fast import EXACT, Fast
 from covey.kernels.reference import ReferenceKernels
 
 _HEAD_WIDTHS = (64, 128, 256)  # powers of two that FlashAttention-3 has kernels for
@@ -15,7 +17,11 @@ _FP8_HEAD_WIDTH = 128  # a head is one group of the output projection's input
 
 
 def choose_kernels(
-    geometry: Geometry, device: torch.device, dtype: torch.dtype, quantised: bool
+    geometry: Geometry,
+    device: torch.device,
+    dtype: torch.dtype,
+    quantised: bool,
+    fast: Fast = EXACT,
 ) -> tuple[Kernels[Any], str | None]:
     """The fastest kernels that can run here, and a sentence to show the user.
 
@@ -24,22 +30,35 @@ def choose_kernels(
         device: where its tensors lie.
         dtype: of the residual stream.
         quantised: whether linear layers take FP8.
+        fast: what may cost exactness.
 
     Returns:
         the kernels; the sentence is None on a CPU, where there is no choice.
 
     Raises:
-        ModelError: the GPU multiplies no FP8 right.
+        ModelError: the GPU multiplies no FP8 right, or cannot do what `fast` asks for.
     """
     if device.type != "cuda":
+        _refuse(fast, "the Hopper kernels need an H100, H200 or H20, and this is a processor")
         return ReferenceKernels(geometry, device, dtype, quantised), None
-    reason = unfit(geometry, device, dtype, quantised)
+    # By rows heads of any width are quantised.
+    reason = unfit(geometry, device, dtype, quantised and not fast.rows)
     if reason is not None:
+        _refuse(fast, reason)
         sentence = f"This GPU runs the reference kernels, many times slower: {reason}."
         return ReferenceKernels(geometry, device, dtype, quantised), sentence
     from covey.kernels.hopper.kernels import load_hopper
 
-    return load_hopper(geometry, device, quantised)
+    return load_hopper(geometry, device, quantised or fast.rows, fast)
+
+
+def _refuse(fast: Fast, reason: str) -> None:
+    """Run nothing else than what was asked for."""
+    if fast.names:
+        raise ModelError(
+            f"fast={'+'.join(fast.names)} cannot run here: {reason}. Leave it out: every device"
+            " runs a model without it."
+        )
 
 
 def unfit(

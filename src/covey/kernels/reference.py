@@ -10,9 +10,8 @@ from torch import Tensor
 
 from covey.kernels.base import Activation, Chunk, Geometry, Int64, KvLayer, Weight
 from covey.kernels.blocks import attention_blocks
+from covey.kernels.scales import GROUP, rounded, widened
 
-FP8_GROUP = 128
-_FP8_MAX = 448.0  # largest finite float8_e4m3fn
 _BLOCK_ROWS = 128
 
 
@@ -65,6 +64,7 @@ class ReferenceKernels:
         device: where everything lies.
         dtype: of the residual stream, linear outputs, keys and values.
         quantised: round the inputs of linear layers to FP8 in groups of 128.
+        by_rows: with one scale a row instead, of inputs and weights.
     """
 
     def __init__(
@@ -73,10 +73,12 @@ class ReferenceKernels:
         device: torch.device,
         dtype: torch.dtype,
         quantised: bool = False,
+        by_rows: bool = False,
     ) -> None:
         self.device = device
         self.dtype = dtype
         self.quantised = quantised
+        self._group = None if by_rows else GROUP
         self._geometry = geometry
         self._frequencies = geometry.frequencies.to(device, torch.float32)
 
@@ -121,7 +123,8 @@ class ReferenceKernels:
         """See `Kernels.linear`."""
         if weight.scales is None:
             return F.linear(x.values, weight.values)
-        return F.linear(_widen_rows(x), _widen_blocks(weight)).to(self.dtype)
+        wide = widened(x.values, x.scales), widened(weight.values, weight.scales)
+        return F.linear(*wide).to(self.dtype)
 
     def project(
         self, x: Activation, weight: Weight, residual: Tensor
@@ -203,13 +206,10 @@ class ReferenceKernels:
         return (wide * inverse).to(x.dtype).mul_(weight)
 
     def _activation(self, x: Tensor) -> Activation:
-        """The input of a linear layer; FP8 in groups of 128, each scaled to its maximum."""
+        """The input of a linear layer, in FP8 where quantised."""
         if not self.quantised:
             return Activation(x)
-        groups = x.float().view(len(x), x.shape[1] // FP8_GROUP, FP8_GROUP)
-        scales = groups.abs().amax(2).clamp(min=1e-10) / _FP8_MAX
-        values = (groups / scales[:, :, None]).to(torch.float8_e4m3fn)
-        return Activation(values.flatten(1), scales)
+        return Activation(*rounded(x, self._group, torch.float8_e4m3fn))
 
     def _index(self, rows: Int64) -> Tensor:
         return torch.from_numpy(rows).to(self.device)
@@ -238,17 +238,3 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """RoPE in the half-split form: dimension i turns with i + d_head / 2."""
     first, second = x.chunk(2, dim=-1)
     return (x * cos).addcmul_(torch.cat([second, first], dim=-1), sin)
-
-
-def _widen_rows(x: Activation) -> Tensor:
-    if x.scales is None:
-        return x.values.float()
-    return x.values.float() * x.scales.repeat_interleave(FP8_GROUP, 1)
-
-
-def _widen_blocks(weight: Weight) -> Tensor:
-    if weight.scales is None:
-        return weight.values.float()
-    wide = weight.scales.repeat_interleave(FP8_GROUP, 0).repeat_interleave(FP8_GROUP, 1)
-    rows, columns = weight.values.shape
-    return weight.values.float() * wide[:rows, :columns]

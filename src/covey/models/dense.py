@@ -15,6 +15,7 @@ from torch import Tensor
 
 from covey.errors import ModelError
 from covey.kernels.base import Chunk, Kernels, KvLayer, Plan, Weight
+from covey.kernels.scales import by_rows
 from covey.models.checkpoint import Checkpoint
 from covey.models.spec import ModelSpec
 
@@ -129,7 +130,11 @@ def _uploaded(chunk: Chunk, device: torch.device) -> Tensor:
 
 
 def load_weights(
-    spec: ModelSpec, checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype
+    spec: ModelSpec,
+    checkpoint: Checkpoint,
+    device: torch.device,
+    dtype: torch.dtype,
+    rows: bool = False,
 ) -> DenseWeights:
     """Read a checkpoint into the layout of the kernels, one tensor at a time.
 
@@ -138,11 +143,12 @@ def load_weights(
         checkpoint: where the weights are.
         device: where they go.
         dtype: of everything but FP8 matrices, which stay as they are.
+        rows: make all matrices FP8 with one scale a row.
 
     Raises:
         ModelError: a tensor is missing, damaged, or of a wrong shape or dtype.
     """
-    reader = _Reader(checkpoint, device, dtype)
+    reader = _Reader(checkpoint, device, dtype, rows)
     embedding = reader.tensor("model.embed_tokens.weight", (spec.vocab, spec.hidden))
     layers = tuple(_layer_weights(spec, reader, i) for i in range(spec.layers))
     return DenseWeights(
@@ -183,10 +189,13 @@ def _layer_weights(spec: ModelSpec, reader: _Reader, number: int) -> LayerWeight
 class _Reader:
     """Reads tensors and stacks matrices without holding both halves twice."""
 
-    def __init__(self, checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, rows: bool
+    ) -> None:
         self._checkpoint = checkpoint
         self._device = device
         self._dtype = dtype
+        self._rows = rows
 
     def tensor(self, name: str, shape: tuple[int, ...]) -> Tensor:
         found = self._checkpoint.read(name, shape)
@@ -213,7 +222,8 @@ class _Reader:
             start += rows
         if out is None:
             raise ModelError("a matrix needs at least one part")
-        return Weight(out, torch.cat(scales) if scales else None)
+        matrix = Weight(out, torch.cat(scales) if scales else None)
+        return by_rows(matrix) if self._rows else matrix
 
     def _scales(self, name: str, rows: int, width: int) -> Tensor:
         if rows % _BLOCK or width % _BLOCK:

@@ -26,18 +26,25 @@ class DeviceCall:
         past: whether the keys lie in the arena.
         causal: lower-triangular.
         most_queries, most_keys: the largest counts.
+        queries, keys: the sums of the counts.
+        pairs: (query, key) pairs that are computed.
         query_starts, key_starts: (b + 1,) int32.
         query_counts, key_counts: (b,) int32.
+        key_offsets: (b + 1,) int32, where keys begin that lie one behind the other.
     """
 
     past: bool
     causal: bool
     most_queries: int
     most_keys: int
+    queries: int
+    keys: int
+    pairs: int
     query_starts: Tensor
     query_counts: Tensor
     key_starts: Tensor
     key_counts: Tensor
+    key_offsets: Tensor
 
 
 class DenseAttention(Protocol):
@@ -75,11 +82,31 @@ def _flash_attention(
     for name, x in (("q", q), ("k", k), ("v", v)):
         fits = x.dtype is torch.bfloat16 and x.stride(2) == 1
         require(fits, "dense attention", f"{name} is {x.dtype} with strides {x.stride()}")
+    return run_flash_attention((q, k, v), call.key_starts, call, scale, (None, None, None))
+
+
+def run_flash_attention(
+    operands: tuple[Tensor, Tensor, Tensor],
+    key_starts: Tensor,
+    call: DeviceCall,
+    scale: float,
+    descales: tuple[Tensor | None, Tensor | None, Tensor | None],
+) -> tuple[Tensor, Tensor]:
+    """The library's own call.
+
+    Args:
+        operands: queries, keys and values, all BF16 or all e4m3.
+        key_starts: of each sequence's keys, as `call` has the other ranges.
+        descales: (b, kv_heads) float32 factors of e4m3 operands.
+
+    Returns:
+        see `DenseAttention`; the output is BF16.
+    """
     out, lse, *_ = torch.ops.fa3_fwd.fwd(
-        q, k, v, None, None, None, None,
-        call.query_starts, call.key_starts, None, call.query_counts, call.key_counts,
+        *operands, None, None, None, None,
+        call.query_starts, key_starts, None, call.query_counts, call.key_counts,
         call.most_queries, call.most_keys,
-        None, None, None, None, None, None, None, None, None,
+        None, None, None, None, None, None, *descales,
         scale, call.causal, -1, -1, 0, 0.0, False, None, 1, None, 0,
     )  # fmt: skip
     return out, lse

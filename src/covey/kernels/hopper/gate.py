@@ -1,8 +1,8 @@
-"""silu(gate) * up + FP8 quantise, a row's stretch of groups a program.
+"""silu(gate) * up + FP8 quantise, a row's stretch of groups a program, or the whole row.
 
     gate_up   (n, 2 * ffn)           gate first
     out       (n, ffn)
-    scales    (n, ffn / 128)         float32 by columns, where quantised
+    scales    (n, ffn / 128)         float32 by columns, where quantised; (n, 1) by rows
 
 Everything between load and store is float32.
 """
@@ -19,6 +19,7 @@ from covey.kernels.hopper.checks import GROUP, require
 from covey.kernels.hopper.fp8 import column_stride, empty_activation, group_scale
 
 _COLUMNS = 2048  # a program's; 16 bytes a thread and load at four warps
+_ROW_WARPS = 16  # of a program that has a whole row
 
 
 @triton.jit(do_not_specialize=["scale_stride"])
@@ -46,13 +47,20 @@ def _gate(
         scale = group_scale(tl.max(tl.abs(groups), axis=1))
         x = tl.reshape(groups / scale[:, None], (BLOCK,))
         group = tl.program_id(1) * (BLOCK // GROUP) + tl.arange(0, BLOCK // GROUP)
-        used = group < width // GROUP
+        used = group * GROUP < width
         tl.store(scales + group.to(tl.int64) * scale_stride + row, scale, mask=used)
     tl.store(out + row * width + column, x.to(out.dtype.element_ty), mask=inside)
 
 
-def gate(gate_up: Tensor, *, out_dtype: torch.dtype, quantised: bool) -> Activation:
+def gate(
+    gate_up: Tensor, *, out_dtype: torch.dtype, quantised: bool, by_rows: bool = False
+) -> Activation:
     """Gated activation of (n, 2 * ffn), contiguous, as (n, ffn).
+
+    Args:
+        out_dtype: of the values.
+        quantised: scale groups of 128; `ffn` is then a multiple of 128.
+        by_rows: scale whole rows instead.
 
     Raises:
         RunError: a shape or stride that the kernel cannot read.
@@ -60,9 +68,11 @@ def gate(gate_up: Tensor, *, out_dtype: torch.dtype, quantised: bool) -> Activat
     rows, both = gate_up.shape
     width = both // 2
     require(gate_up.is_contiguous() and both % 2 == 0, "gate", "gate_up is not two halves")
-    require(not quantised or width % GROUP == 0, "gate", f"{width} columns make no groups")
-    out = empty_activation(rows, width, gate_up.device, out_dtype, quantised)
-    block = min(_COLUMNS, max(GROUP, triton.next_power_of_2(width)))
+    grouped = quantised and not by_rows
+    require(not grouped or width % GROUP == 0, "gate", f"{width} columns make no groups")
+    out = empty_activation(rows, width, gate_up.device, out_dtype, quantised, by_rows)
+    block = max(GROUP, triton.next_power_of_2(width))
+    block = block if by_rows else min(_COLUMNS, block)
     if rows:
         _gate[(rows, triton.cdiv(width, block))](
             gate_up,
@@ -71,8 +81,8 @@ def gate(gate_up: Tensor, *, out_dtype: torch.dtype, quantised: bool) -> Activat
             width,
             column_stride(out.scales),
             QUANTISE=quantised,
-            GROUP=GROUP,
+            GROUP=block if by_rows else GROUP,
             BLOCK=block,
-            num_warps=4,
+            num_warps=_ROW_WARPS if by_rows else 4,
         )
     return out

@@ -1,4 +1,4 @@
-"""Which block-scaled FP8 products run: our own, or torch's where ours cannot.
+"""Which FP8 products run: our own, or torch's where ours cannot; cuBLAS's by rows.
 
     x         (n, in) e4m3           groups of 128 columns scaled
     x scales  (n, in / 128) float32  by columns, room for a multiple of four rows
@@ -6,7 +6,8 @@
     w scales  (out / 128, in / 128)  float32, contiguous
     result    (n, out) BF16, summed in float32
 
-Which of the two is decided once, by multiplying and comparing; never silently.
+Which of the two is decided once, by multiplying and comparing; never silently. Products with
+one scale a row, which must be asked for, are those of `hopper.rows`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from covey.kernels.base import Activation, Weight
 from covey.kernels.hopper.checks import GROUP
 from covey.kernels.hopper.fp8 import multiply_layout, scales_of
 from covey.kernels.hopper.gate import gate
+from covey.kernels.hopper.rows import multiply_rows
+from covey.kernels.scales import widened
 
 _TOLERANCE = 5e-3  # BF16 rounding of a product alone is 1.7e-3
 _FP8_TOLERANCE = 4e-2  # e4m3 rounding alone is 2.3e-2
@@ -52,7 +55,7 @@ def choose_products(device: torch.device) -> tuple[Products, str]:
     for name, make in (("Covey's kernel", own_products), ("torch.scaled_mm", torch_products)):
         try:
             products = make(device)
-            wrong = _trial(products, device)
+            wrong = _trial(products, device, by_rows=False)
         except Exception as problem:  # whatever CUDA raises, the next is tried
             because = f"{type(problem).__name__}: {first_line(problem)}".rstrip(": ")
             reasons.append(f"{name} failed: {because}")
@@ -62,6 +65,36 @@ def choose_products(device: torch.device) -> tuple[Products, str]:
             return products, f"FP8 products run on {name}{because}."
         reasons.append(f"{name} is wrong by {wrong:.1e}")
     raise ModelError(f"No FP8 matrix product works on this GPU: {'; '.join(reasons)}.")
+
+
+def choose_row_products(device: torch.device) -> tuple[Products, str]:
+    """The products by rows, and a sentence about them.
+
+    Raises:
+        ModelError: they do not work on this device.
+    """
+    products = row_products()
+    try:
+        wrong = _trial(products, device, by_rows=True)
+        reason = None if wrong is None else f"it is wrong by {wrong:.1e}"
+    except Exception as problem:  # whatever CUDA raises
+        reason = f"{type(problem).__name__}: {first_line(problem)}".rstrip(": ")
+    if reason is not None:
+        raise ModelError(
+            f"torch.scaled_mm does not multiply by rows on this GPU: {reason}. Leave"
+            " fast='fp8-rows' out."
+        )
+    return products, "FP8 products run by rows on cuBLAS."
+
+
+def row_products() -> Products:
+    """The products by rows, the gated one in two steps."""
+
+    def gated(x: Activation, weight: Weight) -> Activation:
+        both = multiply_rows(x, weight)
+        return gate(both, out_dtype=x.values.dtype, quantised=True, by_rows=True)
+
+    return Products(multiply_rows, gated)
 
 
 def own_products(device: torch.device) -> Products:
@@ -105,18 +138,19 @@ def scaled_mm(x: Activation, weight: Weight) -> Tensor:
     return found[:rows]
 
 
-def _trial(products: Products, device: torch.device) -> float | None:
+def _trial(products: Products, device: torch.device, by_rows: bool) -> float | None:
     """The relative error of small products against float64 where it is too large."""
     rows, width, columns = 130, 512, 768
     draw = torch.Generator(device).manual_seed(1)
     kind = torch.float8_e4m3fn
     x = torch.randn(rows, width, device=device, generator=draw).to(kind)
     weight = torch.randn(columns, width, device=device, generator=draw).to(kind)
-    scales = torch.rand(rows, width // GROUP, device=device, generator=draw) + 0.5
-    factors = torch.rand(columns // GROUP, width // GROUP, device=device, generator=draw) * 0.1
+    groups = 1 if by_rows else width // GROUP
+    scales = torch.rand(rows, groups, device=device, generator=draw) + 0.5
+    blocks = columns if by_rows else columns // GROUP
+    factors = torch.rand(blocks, groups, device=device, generator=draw) * 0.1
     left, right = Activation(x, scales), Weight(weight, factors)
-    blocks = factors.double().repeat_interleave(GROUP, 0).repeat_interleave(GROUP, 1)
-    expected = _widened(left) @ (weight.double() * blocks).T
+    expected = widened(x, scales).double() @ widened(weight, factors).double().T
     error = _error(products.multiply(left, right), expected)
     if not error < _TOLERANCE:
         return error
@@ -132,18 +166,12 @@ def _trial(products: Products, device: torch.device) -> float | None:
     if found.scales is None:
         raise ModelError("a gated product came back without scales")
     # Values are rounded coarsely, which would hide a small mistake; scales are not.
-    largest = activated.view(rows, -1, GROUP).abs().amax(2) / 448
+    largest = activated.view(rows, found.scales.shape[1], -1).abs().amax(2) / 448
     error = _error(found.scales, largest)
     if not error < _TOLERANCE:
         return error
-    error = _error(_widened(found), activated)
+    error = _error(widened(found.values, found.scales), activated)
     return None if error < _FP8_TOLERANCE else error
-
-
-def _widened(x: Activation) -> Tensor:
-    if x.scales is None:
-        return x.values.double()
-    return x.values.double() * x.scales.double().repeat_interleave(GROUP, 1)
 
 
 def _error(found: Tensor, expected: Tensor) -> float:

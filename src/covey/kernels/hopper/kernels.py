@@ -13,13 +13,16 @@ from torch import Tensor
 
 from covey.errors import RunError
 from covey.kernels.base import Activation, Chunk, Geometry, Int32, Int64, KvLayer, Weight
+from covey.kernels.fast import EXACT, Fast
 from covey.kernels.hopper.attend import TileWork, packed_attention
 from covey.kernels.hopper.dense import DenseAttention, DeviceCall, load_flash_attention
+from covey.kernels.hopper.dense8 import load_fp8_attention
 from covey.kernels.hopper.gate import gate
-from covey.kernels.hopper.gemm import Products, choose_products
+from covey.kernels.hopper.gemm import Products, choose_products, choose_row_products
 from covey.kernels.hopper.logits import answer_logits
 from covey.kernels.hopper.norm import add_norm
 from covey.kernels.hopper.rotate import Turn, rotate_and_store
+from covey.kernels.hopper.rows import quantise_rows
 from covey.kernels.hopper.work import DenseCall, Limits, tree_work
 
 _FEW_HEAD_ROWS = 64  # above, the head is multiplied as a matrix
@@ -53,6 +56,7 @@ class HopperKernels:
         products: the FP8 products.
         dense: the dense attention.
         limits: what attention is computed densely.
+        by_rows: FP8 has one scale a row, not one a group; the products are those by rows.
     """
 
     def __init__(
@@ -64,10 +68,12 @@ class HopperKernels:
         products: Products,
         dense: DenseAttention,
         limits: Limits | None = None,
+        by_rows: bool = False,
     ) -> None:
         self.device = device
         self.dtype = dtype
         self.quantised = quantised
+        self._by_rows = quantised and by_rows
         self._geometry = geometry
         self._products = products
         self._dense = dense
@@ -89,7 +95,7 @@ class HopperKernels:
             Turn(angles.cos(), angles.sin(), slots if len(chunk.kept_rows) else None),
             on_device,
             tuple(
-                _device_call(call, views[4 * i : 4 * i + 4]) for i, call in enumerate(work.parts)
+                _device_call(call, views[5 * i : 5 * i + 5]) for i, call in enumerate(work.parts)
             ),
         )
 
@@ -104,6 +110,7 @@ class HopperKernels:
             epsilon=self._geometry.norm_eps,
             out_dtype=self._stored,
             quantised=self.quantised,
+            by_rows=self._by_rows,
         )
         return residual, normed
 
@@ -141,7 +148,7 @@ class HopperKernels:
                     raise RunError("A chunk reads the KV arena, but none was given.")
                 keys, values = kv.k, kv.v
             parts.append(self._dense(q, keys, values, call, scale))
-        return packed_attention(
+        attended = packed_attention(
             q,
             k,
             v,
@@ -149,9 +156,11 @@ class HopperKernels:
             plan.tiles,
             parts,
             scale=scale,
-            out_dtype=self._stored,
-            quantised=self.quantised,
+            # A program has some heads of a row only, which do not give the row's scale.
+            out_dtype=self.dtype if self._by_rows else self._stored,
+            quantised=self.quantised and not self._by_rows,
         )
+        return quantise_rows(attended.values, self._stored) if self._by_rows else attended
 
     def gated(self, x: Activation, weight: Weight) -> Activation:
         """See `Kernels.gated`."""
@@ -173,22 +182,26 @@ class HopperKernels:
 
 
 def load_hopper(
-    geometry: Geometry, device: torch.device, quantised: bool
+    geometry: Geometry, device: torch.device, quantised: bool, fast: Fast = EXACT
 ) -> tuple[HopperKernels, str]:
     """The kernels for a model in BF16 or FP8, and a sentence about what was chosen.
 
     Raises:
-        ModelError: no FP8 product works.
+        ModelError: no FP8 product works, or not what `fast` asks for.
     """
 
     products = Products(_no_fp8, _no_fp8)
     sentence = "Products run in BF16 on cuBLAS."
-    if quantised:
+    if fast.rows:
+        products, sentence = choose_row_products(device)
+    elif quantised:
         products, sentence = choose_products(device)
+    dense = load_fp8_attention(geometry, device) if fast.attention else load_flash_attention()
+    attention = "FlashAttention-3, long context in FP8," if fast.attention else "FlashAttention-3"
     kernels = HopperKernels(
-        geometry, device, torch.bfloat16, quantised, products, load_flash_attention()
+        geometry, device, torch.bfloat16, quantised, products, dense, by_rows=fast.rows
     )
-    return kernels, f"Hopper kernels: FlashAttention-3 and Triton. {sentence}"
+    return kernels, f"Hopper kernels: {attention} and Triton. {sentence}"
 
 
 def _no_fp8(*_: object) -> NoReturn:
@@ -226,9 +239,11 @@ def _call_arrays(call: DenseCall) -> list[Int32]:
     for ranges in (call.queries, call.keys):
         starts = np.append(ranges[:, 0], ranges[-1, 1])
         arrays += [starts.astype(np.int32), (ranges[:, 1] - ranges[:, 0]).astype(np.int32)]
-    return arrays
+    return [*arrays, np.append(0, np.cumsum(arrays[3])).astype(np.int32)]
 
 
 def _device_call(call: DenseCall, arrays: Sequence[Tensor]) -> DeviceCall:
-    most = [int((ranges[:, 1] - ranges[:, 0]).max()) for ranges in (call.queries, call.keys)]
-    return DeviceCall(call.past, call.causal, most[0], most[1], *arrays)
+    queries, keys = (ranges[:, 1] - ranges[:, 0] for ranges in (call.queries, call.keys))
+    pairs = int((queries * keys.astype(np.int64)).sum()) // (2 if call.causal else 1)
+    most, sums = (int(queries.max()), int(keys.max())), (int(queries.sum()), int(keys.sum()))
+    return DeviceCall(call.past, call.causal, *most, *sums, pairs, *arrays)

@@ -1,0 +1,138 @@
+"""`fast`: refused where it cannot run, and never mixed with the exact answers."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import covey
+from covey.engine import loaded
+from covey.engine.loaded import LoadedEngine
+from covey.engine.local import LocalModel, planned_costs, rates_key
+from covey.errors import InputError, ModelError
+from covey.kernels import choose
+from covey.kernels.base import Geometry, Kernels
+from covey.kernels.fast import EXACT, Fast, read_fast
+from covey.kernels.reference import ReferenceKernels
+from covey.models.checkpoint import open_checkpoint
+from covey.models.dense import DenseModel, load_weights
+from covey.models.files import ModelFiles
+from covey.models.rope import frequencies
+from covey.models.spec import WeightDtype
+from covey.testing import PlantedModel
+from models.chunks import prompts_chunk, random_ids
+from models.tiny import VOCAB, make_model, plain_logits, write_folder
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    theirs = make_model("qwen3", tied=True, hidden_size=128, intermediate_size=192)
+    return theirs, write_folder(tmp_path_factory.mktemp("fast") / "model", theirs)
+
+
+def test_names_are_read_alone_or_together_and_the_nearest_is_named() -> None:
+    assert read_fast(()) == EXACT and not EXACT.names
+    assert read_fast("fp8-rows") == Fast(rows=True)
+    both = read_fast(["fp8-attention", "fp8-rows"])
+    assert both == Fast(rows=True, attention=True) and both.names == ("fp8-rows", "fp8-attention")
+    with pytest.raises(InputError, match=r"no 'fp8-row'\. Did you mean fp8-rows"):
+        covey.connect("smollm2-135m", fast="fp8-row")
+    with pytest.raises(InputError, match="a list of names: fp8-rows, fp8-attention; not True"):
+        covey.connect("smollm2-135m", fast=True)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="not for one of type PlantedModel"):
+        covey.connect(PlantedModel(lambda q, d: 1.0), fast="fp8-rows")
+
+
+@pytest.mark.parametrize("name", ["fp8-rows", "fp8-attention"])
+def test_a_processor_refuses_what_it_cannot_do(pair: tuple[Any, Path], name: str) -> None:
+    with pytest.raises(ModelError, match=rf"fast={name} cannot run here: .*H100.* processor"):
+        LocalModel(pair[1], device="cpu", fast=name).open()
+
+
+def test_another_card_is_refused_by_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = Geometry(4, 2, 64, 1e-6, torch.ones(32))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA A100")
+    with pytest.raises(ModelError, match=r"fp8-attention cannot run here: .* an NVIDIA A100"):
+        choose.choose_kernels(shape, GPU, torch.bfloat16, False, Fast(attention=True))
+
+
+def test_by_rows_heads_of_any_width_are_quantised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only groups are as wide as a head."""
+    shape = Geometry(4, 2, 64, 1e-6, torch.ones(32))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(choose, "missing_package", lambda: None)
+    reason = choose.unfit(shape, GPU, torch.bfloat16, True)
+    assert reason is not None and "heads of 128" in reason
+    asked: list[tuple[Any, ...]] = []
+    hopper = types.ModuleType("hopper")
+    hopper.load_hopper = lambda *a: (asked.append(a), "chosen")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "covey.kernels.hopper.kernels", hopper)
+    fast = Fast(rows=True)
+    for quantised in (True, False):
+        assert choose.choose_kernels(shape, GPU, torch.bfloat16, quantised, fast)[1] == "chosen"
+    assert asked == [(shape, GPU, True, fast)] * 2
+
+
+def logits(folder: Path, kernels: bool, ids: list[int]) -> torch.Tensor:
+    files = ModelFiles(folder)
+    spec = files.spec
+    shape = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
+    weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32, rows=True)
+    assert weights.layers[0].gate_up.values.dtype is torch.float8_e4m3fn
+    reference = ReferenceKernels(shape, CPU, torch.float32, kernels, by_rows=True)
+    return DenseModel(spec, weights, reference).logits(prompts_chunk([ids]), None)[0]
+
+
+def test_a_model_by_rows_is_near_the_exact_one(pair: tuple[Any, Path]) -> None:
+    theirs, folder = pair
+    ids = random_ids(40, VOCAB, seed=40)
+    exact = plain_logits(theirs, ids)
+    weights_only, both = logits(folder, False, ids), logits(folder, True, ids)
+    # e4m3 keeps three mantissa bits: a few percent an input, averaged over each product.
+    for found in (weights_only, both):
+        assert 1e-4 < (found - exact).norm() / exact.norm() < 0.2
+
+
+def open_engine(folder: Path, fast: tuple[str, ...]) -> LoadedEngine:
+    engine = LocalModel(folder, device="cpu", fast=fast).open()
+    assert isinstance(engine, LoadedEngine)
+    return engine
+
+
+def test_each_way_has_answers_rates_and_records_of_its_own(
+    pair: tuple[Any, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = pair[1]
+
+    def reference(
+        geometry: Geometry, device: torch.device, dtype: torch.dtype, quantised: bool, fast: Fast
+    ) -> tuple[Kernels[Any], None]:
+        return ReferenceKernels(geometry, device, dtype, fast.rows, fast.rows), None
+
+    monkeypatch.setattr(loaded, "choose_kernels", reference)
+    ways: list[tuple[str, ...]] = [(), ("fp8-rows",), ("fp8-attention",)]
+    ways.append(("fp8-rows", "fp8-attention"))
+    prints = {open_engine(folder, fast).fingerprint for fast in ways}
+    assert len(prints) == len(ways)
+    assert open_engine(folder, ways[3][::-1]).fingerprint in prints
+    known = {LocalModel(folder, device="cpu", fast=fast).outlook().fingerprint for fast in ways}
+    assert known == prints
+    spec = ModelFiles(folder).spec
+    costs = planned_costs(spec, True, 1024)
+    keys = {rates_key(spec, costs, read_fast(fast)) for fast in ways}
+    assert len(keys) == len(ways)
+
+
+def test_a_bf16_model_by_rows_is_planned_in_fp8() -> None:
+    spec = LocalModel("qwen3-0.6b").spec
+    assert planned_costs(spec, True, 1024).compute is WeightDtype.BFLOAT16
+    rows = planned_costs(spec, True, 1024, Fast(rows=True))
+    assert rows.compute is WeightDtype.FLOAT8 and rows.attention is WeightDtype.BFLOAT16
