@@ -10,11 +10,12 @@ from pathlib import Path
 
 from covey.errors import CoveyError, InputError
 from suite import counts
+from suite.choose import GROUPS, by_interest, chosen
 from suite.compare import comparison, side
 from suite.peering import PeerSettings, PeerSuite, peer_names
 from suite.predicates import literals
 from suite.report import write_report
-from suite.run import Settings, Suite, chosen
+from suite.run import Settings, Suite
 from suite.shapes import SCALES
 from suite.smoke import SCALE as SMOKE
 from suite.sql import to_sql
@@ -45,7 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _work_options(command: argparse.ArgumentParser) -> None:
     """What every command that runs queries takes."""
     command.add_argument(
-        "--only", nargs="+", default=[], metavar="QUERY", help="queries or families; else all"
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="QUERY",
+        help=f"queries, families or groups ({', '.join(GROUPS)}); else all",
     )
     size = command.add_mutually_exclusive_group()
     size.add_argument("--scale", type=float, default=0.01, help=f"one of {SCALES}")
@@ -55,6 +60,11 @@ def _work_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=int, default=DEFAULT_SEED)
     command.add_argument("--truth", choices=MODES, default=MODES[0], help="the planted answers")
     command.add_argument("--repeats", type=int, default=1)
+    command.add_argument(
+        "--seconds",
+        type=float,
+        help="start no query that would not end so many seconds after the command began",
+    )
     command.add_argument("--price", type=float, help="US dollars an hour of the device")
     command.add_argument("--out", type=Path, default=Path(".bench/suite"), help="results folder")
 
@@ -67,6 +77,9 @@ def _run(commands: Commands) -> None:
         "--own-answers",
         action="store_true",
         help="let a real model's answers through instead of the planted ones",
+    )
+    command.add_argument(
+        "--warm-up", action="store_true", help="run a few small queries before any is measured"
     )
     command.add_argument("--check", action="store_true", help="compare rows with DuckDB's")
 
@@ -81,8 +94,10 @@ def _run(commands: Commands) -> None:
             check=options.check and not options.own_answers,
             price_per_hour=options.price,
         )
-        plans = chosen(options.only)
-        Suite(settings, options.out, _say).run(plans)
+        suite = Suite(settings, options.out, _say)
+        if options.warm_up:
+            suite.warm_up()
+        suite.run(by_interest(chosen(options.only)), options.seconds)
         _say(f"Results are in {options.out}. Next: covey bench report {options.out}")
 
     command.set_defaults(run=run)

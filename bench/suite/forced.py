@@ -11,7 +11,7 @@ would have said is kept, for agreement between engines.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -21,24 +21,10 @@ from covey.engine.base import Answers, Counters, Engine, EngineSession, ModelSou
 from covey.engine.outlook import Outlook
 from covey.errors import RunError
 from covey.prompts.documents import DocumentStore
-from covey.prompts.question import QuestionKind
-from suite.oracle import Floats, Oracle
+from covey.prompts.question import Question, QuestionKind
+from suite.answers import Said
+from suite.oracle import DocumentRows, Oracle
 from suite.shapes import Int64
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What the model itself said about some prompts of one question.
-
-    Attributes:
-        template: the question.
-        rows: (n, documents) int64, rows of the documents' tables.
-        scores: (n, 1) margins, or (n, 2) the best label's number and log-probability.
-    """
-
-    template: str
-    rows: Int64
-    scores: Floats
 
 
 class ForcedModel:
@@ -48,6 +34,7 @@ class ForcedModel:
         source: the model that does the work.
         oracle: the answers.
         force: False lets the model's own answers through, which are noted all the same.
+        engine: the model, where it is loaded already.
 
     Attributes:
         fingerprint: None, so that no answer is kept for a later run.
@@ -56,11 +43,18 @@ class ForcedModel:
 
     fingerprint = None
 
-    def __init__(self, source: ModelSource, oracle: Oracle, *, force: bool = True) -> None:
+    def __init__(
+        self,
+        source: ModelSource,
+        oracle: Oracle,
+        *,
+        force: bool = True,
+        engine: Engine | None = None,
+    ) -> None:
         self._source = source
         self._oracle = oracle
         self._force = force
-        self._engine: Engine | None = None
+        self._engine = engine
         self.said: list[Said] = []
 
     @property
@@ -81,11 +75,20 @@ class ForcedModel:
             self._engine = self._source.open()
         return self
 
-    def session(self, documents: DocumentStore) -> ForcedSession:
-        """See `Engine.session`."""
+    @property
+    def engine(self) -> Engine:
+        """The engine that does the work; RunError before it is opened."""
         if self._engine is None:
             raise RunError("This model is not loaded: call open() first.")
-        inner = self._engine.session(documents)
+        return self._engine
+
+    def shrink(self) -> str | None:
+        """See `Engine.shrink`."""
+        return self.engine.shrink()
+
+    def session(self, documents: DocumentStore) -> ForcedSession:
+        """See `Engine.session`."""
+        inner = self.engine.session(documents)
         return ForcedSession(inner, documents, self._oracle, self._force, self.said)
 
 
@@ -101,8 +104,8 @@ class ForcedSession:
         said: list[Said],
     ) -> None:
         self._inner = inner
-        self._documents = documents
         self._oracle = oracle
+        self._rows = DocumentRows(oracle, documents)
         self._force = force
         self._said = said
         self._batches: dict[int, PromptBatch] = {}
@@ -114,6 +117,9 @@ class ForcedSession:
     @property
     def capacity(self) -> int:
         return self._inner.capacity
+
+    def lengths(self, question: Question, documents: Int64) -> tuple[Int64, int | None]:
+        return self._inner.lengths(question, documents)
 
     def submit(self, batch: PromptBatch) -> int:
         ticket = self._inner.submit(batch)
@@ -129,9 +135,8 @@ class ForcedSession:
 
     def _planted(self, answers: Answers) -> Answers:
         batch = self._batches[answers.ticket]
-        ids = batch.documents[answers.rows]
         template = batch.question.template
-        rows = self._oracle.rows_of(template, self._documents, ids)
+        rows = self._rows.of(template, batch.documents[answers.rows])
         self._said.append(Said(template, np.stack(rows, axis=1), answers.scores))
         if not self._force:
             return answers

@@ -74,20 +74,6 @@ class Oracle:
         """(n,) indices of labels."""
         return self.truth.labelled[predicate.name][tuple(rows)]
 
-    def rows_of(self, template: str, documents: DocumentStore, ids: Int64) -> list[Int64]:
-        """The rows of prompts' documents, one (n,) array a document.
-
-        Args:
-            template: their question.
-            documents: where the ids are from.
-            ids: (n, documents) int64.
-        """
-        found = []
-        for place, column in enumerate(self.predicate(template).documents):
-            distinct, inverse = np.unique(ids[:, place], return_inverse=True)
-            found.append(self.rows(column, documents.texts(distinct))[inverse])
-        return found
-
     def scores(self, question: Question, rows: Sequence[Int64]) -> Floats:
         """(n, question.width) planted scores of prompts, as an engine gives them."""
         predicate = self.predicate(question.template)
@@ -152,3 +138,42 @@ class Oracle:
         if len(predicate.documents) == 1:
             return lambda one: call(one)
         return lambda one, two: call(one, two)
+
+
+class DocumentRows:
+    """The rows of documents that an engine's session names by id; each text is looked up once.
+
+    Args:
+        oracle: knows the texts.
+        documents: where the ids are from.
+    """
+
+    def __init__(self, oracle: Oracle, documents: DocumentStore) -> None:
+        self._oracle = oracle
+        self._documents = documents
+        self._known: dict[tuple[str, str], Int64] = {}
+
+    def of(self, template: str, ids: Int64) -> list[Int64]:
+        """The rows of prompts' documents, one (n,) array a document.
+
+        Args:
+            template: their question.
+            ids: (n, documents) int64.
+
+        Raises:
+            InputError: the suite does not ask the question, or has no such document.
+        """
+        columns = self._oracle.predicate(template).documents
+        return [self._column(column, ids[:, place]) for place, column in enumerate(columns)]
+
+    def _column(self, column: tuple[str, str], ids: Int64) -> Int64:
+        known = self._known.get(column, np.empty(0, dtype=np.int64))
+        if len(known) < len(self._documents):
+            more = np.full(len(self._documents) - len(known), -1)
+            known = self._known[column] = np.concatenate([known, more])
+        found = known[ids]
+        if len(found) and found.min() < 0:
+            new = np.unique(ids[found < 0])
+            known[new] = self._oracle.rows(column, self._documents.texts(new))
+            found = known[ids]
+        return found

@@ -17,6 +17,7 @@ from covey.errors import InputError, RunError
 from covey.models.tokenizer import TextEncoder
 from covey.optimizer.cost import speed_of_light
 from covey.prompts.layout import RAW_V1
+from suite.answers import Said, write_answers
 from suite.minimum import minimum_work
 from suite.peers.protocol import SCHEMA
 from suite.plan import Plan
@@ -269,14 +270,14 @@ def _keep_said(folder: Path, label: str, query: str, work: Path, asked: list[Sta
     path = work / "said.npz"
     if not path.is_file():
         return
-    arrays: dict[str, np.ndarray] = {}
-    with np.load(path) as said:
-        for number, stage in enumerate(asked):
-            if f"stage{number}" in said:
-                place = len(arrays) // 3
-                arrays[f"question{place}"] = np.array(stage.predicate.template)
-                arrays[f"rows{place}"] = np.stack(stage.rows, axis=1)
-                arrays[f"scores{place}"] = _best(said[f"stage{number}"])
-    target = folder / "answers" / f"{label}.{query}.npz"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(target, **arrays)
+    with np.load(path) as file:
+        said = [
+            Said(
+                stage.predicate.template,
+                np.stack(stage.rows, axis=1),
+                _best(file[f"stage{number}"]),
+            )
+            for number, stage in enumerate(asked)
+            if f"stage{number}" in file
+        ]
+    write_answers(folder / "answers" / f"{label}.{query}.npz", said)

@@ -32,6 +32,11 @@ class Run:
         rows: rows of the result, None for a peer, which has no SQL.
         digest: of the sorted rows.
         peak_bytes: most memory of the process or, on a GPU, of the device.
+        asked_seconds: until the model had answered all, as the benchmark's owners count; the
+            rest is DuckDB's. None where there were no rows, or for a peer.
+        processor_seconds: of all threads of the process, planning included.
+        chunks, fill, evictions, peak_slots: passes, how full they were, spans given up, and
+            the most tokens whose keys and values were held.
     """
 
     seconds: float
@@ -44,6 +49,12 @@ class Run:
     rows: int | None = None
     digest: str | None = None
     peak_bytes: int | None = None
+    asked_seconds: float | None = None
+    processor_seconds: float | None = None
+    chunks: int | None = None
+    fill: float | None = None
+    evictions: int | None = None
+    peak_slots: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,8 @@ class Record:
         settings: everything that was chosen, seeds included.
         environment: machine, device, versions and commit.
         start_seconds: from nothing to a model that is ready.
+        warm_seconds: of queries that were run before any was measured.
+        limits: what the engine may use: tokens of a chunk, slots of its arena.
         requested, minimum: tokens of the query by the planted truth, the same for all engines
             of one tokenizer.
         sol_seconds: the roofline time of the minimum on this device, None where its facts
@@ -77,6 +90,8 @@ class Record:
     runs: list[Run] = field(default_factory=list)
     problem: str | None = None
     rows_equal: bool | None = None
+    warm_seconds: float | None = None
+    limits: dict[str, Any] | None = None
 
     @property
     def key(self) -> str:

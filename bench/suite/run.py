@@ -6,27 +6,31 @@ stopped goes on where it was.
 
 from __future__ import annotations
 
-import resource
-import sys
+import math
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
+import pyarrow as pa
 
 import covey
-from covey.engine.base import ModelSource
+from covey.engine.base import Engine
 from covey.engine.local import LocalModel
 from covey.engine.outlook import Outlook
-from covey.errors import CoveyError, InputError, UnsupportedError
+from covey.errors import CoveyError, UnsupportedError
 from covey.optimizer.cost import Work, speed_of_light
+from suite.answers import write_answers
+from suite.blank import BlankModel
 from suite.check import digest, reference_rows, same_rows
-from suite.forced import ForcedModel, Said
+from suite.choose import chosen
+from suite.forced import ForcedModel
+from suite.memory import peak_bytes, reset_peak
 from suite.minimum import minimum_work
 from suite.oracle import Oracle
 from suite.plan import Plan
-from suite.queries import QUERIES
 from suite.records import Record, Run, environment, read_record, record_path, write_record
 from suite.smoke import SCALE as SMOKE
 from suite.smoke import smoke_corpus
@@ -38,6 +42,11 @@ from suite.work import stages
 
 _PLANTED = "planted"
 _BUDGET = 16_384  # fresh tokens of a pass, where the model does not say
+# Rows up to which a result is held and its digest taken; of more they are counted.
+DIGEST_ROWS = 2_000_000
+# What is run before anything is measured: filters, pairs, labels, long and short documents.
+WARM_SCALE = 0.01
+WARM_QUERIES = ("IMDB-1", "IMDB-2", "BIO-4", "FEV-11")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +84,6 @@ def corpus_of(scale: float, seed: int) -> Corpus:
     return smoke_corpus(seed) if scale == SMOKE else make_corpus(scale, seed)
 
 
-def chosen(names: Sequence[str]) -> list[Plan]:
-    """The queries of some names or families, all where none is named.
-
-    Raises:
-        InputError: a name fits none.
-    """
-    if not names:
-        return list(QUERIES.values())
-    found: dict[str, Plan] = {}
-    for name in names:
-        fitting = {q.id: q for q in QUERIES.values() if name.upper() in (q.id, q.dataset)}
-        if not fitting:
-            families = ", ".join(dict.fromkeys(q.dataset for q in QUERIES.values()))
-            raise InputError(f"There is no query {name!r}. Name one, or a family: {families}.")
-        found |= fitting
-    return list(found.values())
-
-
 class Suite:
     """One engine over one corpus.
 
@@ -103,33 +94,72 @@ class Suite:
     """
 
     def __init__(self, settings: Settings, folder: Path, say: Callable[[str], None]) -> None:
+        self._began = time.perf_counter()
         self._settings = settings
         self._folder = folder
         self._say = say
         self.corpus = corpus_of(settings.scale, settings.seed)
         self._oracle = Oracle(self.corpus, plant(self.corpus, settings.truth))
-        local = None if settings.model == _PLANTED else LocalModel(settings.model)
-        source = None if local is None else ForcedModel(local, self._oracle, force=settings.forced)
-        self._forced = source
-        self._tokens = tokens_of(self.corpus, local)
+        self._local = None if settings.model == _PLANTED else LocalModel(settings.model)
+        self._model = self._forced(self._oracle)
+        self._tokens = tokens_of(self.corpus, self._local)
         started = time.perf_counter()
-        if source is not None:
-            source.open()
+        engine = self._model.open().engine
         self._start_seconds = time.perf_counter() - started
-        self._outlook = None if source is None else source.outlook()
+        self._warm_seconds: float | None = None
+        limits = getattr(engine, "limits", None)
+        self._limits = None if limits is None else asdict(limits)
+        self._outlook = None if self._local is None else self._model.outlook()
         self._environment = environment()
+        self._pace = Pace()
+        self._works: dict[str, Work] = {}
 
-    def run(self, plans: Sequence[Plan]) -> list[Record]:
-        """Run what has no record yet; returns the records of all."""
+    def _forced(self, oracle: Oracle, engine: Engine | None = None) -> ForcedModel:
+        source = self._local or BlankModel()
+        return ForcedModel(source, oracle, force=self._settings.forced, engine=engine)
+
+    def warm_up(self) -> None:
+        """Run a few small queries, so that no kernel is compiled in one that is measured."""
+        started = time.perf_counter()
+        corpus = corpus_of(WARM_SCALE, self._settings.seed)
+        oracle = Oracle(corpus, plant(corpus, self._settings.truth))
+        model = self._forced(oracle, self._model.engine)
+        for plan in chosen(WARM_QUERIES):
+            with connected(model, corpus) as connection:
+                connection.sql(to_sql(plan)).arrow()
+        self._warm_seconds = time.perf_counter() - started
+        self._say(f"Warm after {self._warm_seconds:.1f} s.")
+
+    def run(self, plans: Sequence[Plan], seconds: float | None = None) -> list[Record]:
+        """Run what has no record yet; returns the records of all that ran.
+
+        Args:
+            plans: what to run, in this order.
+            seconds: since this suite was made, after which no query is started; nor is one
+                that is not expected to end before.
+        """
         found = []
+        left = []
         for plan in plans:
             record = self._known(plan)
+            if record is None and seconds is not None and not self._fits(plan, seconds):
+                left.append(plan.id)
+                continue
             if record is None:
                 record = self._measure(plan)
                 write_record(self._folder, record)
                 self._say(_line(record))
             found.append(record)
+        if left:
+            self._say(
+                f"Not started within {seconds:g} s: {', '.join(left)}. The same command again"
+                " goes on with them."
+            )
         return found
+
+    def _fits(self, plan: Plan, seconds: float) -> bool:
+        left = seconds - (time.perf_counter() - self._began)
+        return left > 0 and self._pace.expected(_sol(self._work(plan), self._outlook)) <= left
 
     def _record(self, plan: Plan) -> Record:
         return Record(plan.id, self._settings.label, asdict(self._settings), self._environment)
@@ -152,17 +182,24 @@ class Suite:
                 run, compared = self._once(plan, check=self._settings.check and not runs)
                 equal = compared if equal is None else equal
                 runs.append(run)
-        except (CoveyError, NotImplementedError) as error:
-            problem = str(error).splitlines()[0]
-            if not isinstance(error, UnsupportedError):
+        except Exception as error:  # whatever a device raises belongs into the record
+            problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+            if not isinstance(error, CoveyError):
+                problem = f"{type(error).__name__}: {problem}"
+                traceback.print_exc()
+            elif not isinstance(error, UnsupportedError):
                 self._say(f"{plan.id}: {error}")
-        work, price = self._work(plan), self._price()
+        work = self._work(plan)
+        sol = _sol(work, self._outlook)
+        self._pace.add(sol, [run.seconds for run in runs])
         values |= {
             "start_seconds": self._start_seconds,
+            "warm_seconds": self._warm_seconds,
+            "limits": self._limits,
             "requested": round(work.requested),
             "minimum": round(work.fresh),
-            "sol_seconds": _sol(work, self._outlook),
-            "price_per_hour": price,
+            "sol_seconds": sol,
+            "price_per_hour": self._price(),
             "runs": runs,
             "problem": problem,
             "rows_equal": equal,
@@ -170,9 +207,13 @@ class Suite:
         return Record(**values)
 
     def _work(self, plan: Plan) -> Work:
-        asked = stages(plan, self.corpus, self._oracle.truth)
-        costs = self._outlook.costs if self._outlook is not None else None
-        return minimum_work(asked, self._tokens, costs.budget if costs is not None else _BUDGET)
+        """The least work of a query, counted once."""
+        if plan.id not in self._works:
+            asked = stages(plan, self.corpus, self._oracle.truth)
+            costs = self._outlook.costs if self._outlook is not None else None
+            budget = costs.budget if costs is not None else _BUDGET
+            self._works[plan.id] = minimum_work(asked, self._tokens, budget)
+        return self._works[plan.id]
 
     def _price(self) -> float | None:
         if self._settings.price_per_hour is not None:
@@ -181,40 +222,106 @@ class Suite:
         return None if device is None else device.price
 
     def _once(self, plan: Plan, *, check: bool) -> tuple[Run, bool | None]:
-        model: ModelSource = self._forced or self._oracle.planted_model()
-        said = self._forced.said if self._forced is not None else []
-        said.clear()
-        _reset_peak()
-        with covey.connect(model, progress=False, cache=False) as connection:
-            for name, table in self.corpus.tables.items():
-                connection.register(name, table)
+        self._model.said.clear()
+        reset_peak()
+        used = time.process_time()
+        with connected(self._model, self.corpus) as connection:
             query = connection.sql(to_sql(plan))
-            connection.engine()
             started = time.perf_counter()
-            rows = query.arrow()
+            result = Streamed(query.batches(), math.inf if check else DIGEST_ROWS)
             seconds = time.perf_counter() - started
             counters = query.report.counters
+        used = time.process_time() - used
         equal = None
+        rows = result.table
         if check:
-            equal = same_rows(rows, reference_rows(plan, self._oracle, self.corpus.tables), plan)
-        if said:
-            _write_said(self._folder / "answers" / f"{self._settings.label}.{plan.id}.npz", said)
-        real = self._forced is not None
+            wanted = reference_rows(plan, self._oracle, self.corpus.tables)
+            equal = not len(wanted) if rows is None else same_rows(rows, wanted, plan)
+        real = self._local is not None
+        if real:
+            path = self._folder / "answers" / f"{self._settings.label}.{plan.id}.npz"
+            write_answers(path, self._model.said)
         return (
             Run(
                 seconds=seconds,
+                asked_seconds=None if result.first is None else result.first - started,
                 device_seconds=counters.device_seconds if real else None,
                 host_seconds=counters.host_seconds,
+                processor_seconds=used,
                 requested=counters.requested_tokens if real else None,
                 fresh=counters.fresh_tokens if real else None,
                 minimum=counters.minimum_tokens if real else None,
                 prompts=counters.prompts,
-                rows=len(rows),
-                digest=digest(rows, plan),
-                peak_bytes=_peak_bytes(),
+                rows=result.rows,
+                digest=None if rows is None else digest(rows, plan),
+                peak_bytes=peak_bytes(),
+                chunks=counters.chunks if real else None,
+                fill=counters.fill if real else None,
+                evictions=counters.evictions if real else None,
+                peak_slots=counters.peak_slots if real else None,
             ),
             equal,
         )
+
+
+class Pace:
+    """How long queries take beside the roofline time of their least work."""
+
+    def __init__(self) -> None:
+        self._seconds = self._light = 0.0
+
+    def add(self, light: float | None, seconds: Sequence[float]) -> None:
+        """Learn from the runs of a query."""
+        if light is not None:
+            self._light += light * len(seconds)
+            self._seconds += sum(seconds)
+
+    def expected(self, light: float | None) -> float:
+        """Seconds of a run, 0 where nothing is known: three times `light` before any ran."""
+        if light is None:
+            return 0.0
+        return light * (self._seconds / self._light if self._light else 3.0)
+
+
+class Streamed:
+    """The rows of a result, counted as they come; kept as long as there are not too many.
+
+    Args:
+        batches: the result.
+        most: rows up to which it is kept.
+
+    Attributes:
+        rows: how many there are.
+        first: when the first came (`time.perf_counter`): the model had answered all by then.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], most: float) -> None:
+        self.rows = 0
+        self.first: float | None = None
+        self._kept: list[pa.RecordBatch] | None = []
+        for batch in batches:
+            if self.first is None:
+                self.first = time.perf_counter()
+            self.rows += batch.num_rows
+            if self._kept is not None:
+                self._kept.append(batch)
+                if self.rows > most:
+                    self._kept = None
+
+    @property
+    def table(self) -> pa.Table | None:
+        """All rows; None where there were too many, or no batch came."""
+        return pa.Table.from_batches(self._kept) if self._kept else None
+
+
+@contextmanager
+def connected(model: ForcedModel, corpus: Corpus) -> Iterator[covey.Connection]:
+    """A connection to a loaded model with the tables of a corpus."""
+    with covey.connect(model, progress=False, cache=False) as connection:
+        for name, table in corpus.tables.items():
+            connection.register(name, table)
+        connection.engine()
+        yield connection
 
 
 def tokens_of(corpus: Corpus, model: LocalModel | None) -> CorpusTokens:
@@ -228,44 +335,6 @@ def _sol(work: Work, outlook: Outlook | None) -> float | None:
     if outlook is None or outlook.costs is None or outlook.device is None:
         return None
     return speed_of_light(work, outlook.costs, outlook.device).total
-
-
-def _write_said(path: Path, said: list[Said]) -> None:
-    """What the model itself said, a pair of arrays a question."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    arrays: dict[str, np.ndarray] = {}
-    for template in dict.fromkeys(each.template for each in said):
-        own = [each for each in said if each.template == template]
-        number = len(arrays) // 3
-        arrays[f"question{number}"] = np.array(template)
-        arrays[f"rows{number}"] = np.concatenate([each.rows for each in own])
-        arrays[f"scores{number}"] = np.concatenate([each.scores for each in own])
-    np.savez_compressed(path, **arrays)
-
-
-def _on_gpu() -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and torch.cuda.is_available()
-
-
-def _reset_peak() -> None:
-    if _on_gpu():
-        sys.modules["torch"].cuda.reset_peak_memory_stats()
-    try:  # Linux forgets the process's peak when it is asked to
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        return
-
-
-def _peak_bytes() -> int:
-    if _on_gpu():
-        return int(sys.modules["torch"].cuda.max_memory_allocated())
-    try:
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-        return 1024 * int(status.split("VmHWM:")[1].split()[0])
-    except (OSError, IndexError):
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _line(record: Record) -> str:

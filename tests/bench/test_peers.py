@@ -14,6 +14,7 @@ import pytest
 
 from bench.corpora import write_checkpoint
 from covey.errors import InputError, RunError
+from suite.choose import chosen
 from suite.compare import agreement_of
 from suite.minimum import requested_tokens
 from suite.peering import PeerSettings, PeerSuite, peer_names, write_work
@@ -21,7 +22,7 @@ from suite.peers.protocol import Stage, load_work
 from suite.queries import QUERIES
 from suite.querying import write_query
 from suite.records import read_records
-from suite.run import Settings, Suite, chosen, corpus_of
+from suite.run import Settings, Suite, corpus_of
 from suite.tables import DEFAULT_SEED
 from suite.tokens import CorpusTokens
 from suite.truth import plant

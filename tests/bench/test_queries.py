@@ -13,7 +13,7 @@ from bench.corpora import corpus
 from covey.errors import InputError
 from covey.prompts.documents import DocumentStore
 from suite.check import reference_rows, same_rows
-from suite.oracle import Oracle
+from suite.oracle import DocumentRows, Oracle
 from suite.plan import Join
 from suite.predicates import PREDICATES
 from suite.queries import QUERIES
@@ -109,6 +109,6 @@ def test_planted_scores_are_those_of_the_rows() -> None:
     pages = corpus(0.01).tables["evidence"]["text"]
     left, right = documents.add(claims), documents.add(pages)
     ids = np.stack(np.meshgrid(left, right, indexing="ij"), axis=-1).reshape(-1, 2)
-    rows = oracle().rows_of(predicate.template, documents, ids)
+    rows = DocumentRows(oracle(), documents).of(predicate.template, ids)
     scores = oracle().scores(predicate.question, rows)
     assert ((scores[:, 0] > 0) == truth.judged["SUPPORT"].ravel()).all()

@@ -8,14 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from bench.corpora import write_checkpoint
 from covey.errors import InputError
+from suite.answers import sample
+from suite.choose import by_interest, chosen
 from suite.compare import MARGIN_BINS, agreement_of, comparison, side
 from suite.records import Record, Run, read_records, record_path, write_record
 from suite.report import write_report
-from suite.run import Settings, Suite, chosen
+from suite.run import Pace, Settings, Streamed, Suite
 from suite.summary import summarise
 
 COMMITTED = Path(__file__).parents[2] / "bench" / "results"
@@ -82,6 +85,76 @@ def test_forced_answers_steer_and_the_models_own_are_kept(tmp_path: Path) -> Non
     assert sum(len(scores) for scores in judged.values()) == run.prompts
     # What is kept is the model's: planted margins have one of two values for pairs.
     assert len({float(s) for scores in judged.values() for s in scores[:, 0]}) > 10
+
+
+def test_no_query_is_started_that_would_not_end_in_time(tmp_path: Path) -> None:
+    said: list[str] = []
+    suite = Suite(SMOKE, tmp_path, said.append)
+    assert suite.run(chosen(["IMDB-1", "FEV-5"]), seconds=1e-9) == []
+    assert said == [
+        "Not started within 1e-09 s: IMDB-1, FEV-5. The same command again goes on with them."
+    ]
+    assert len(suite.run(chosen(["IMDB-1"]), seconds=3600.0)) == 1
+
+
+def test_the_pace_of_queries_is_learned() -> None:
+    pace = Pace()
+    assert pace.expected(None) == 0.0 and pace.expected(2.0) == 6.0
+    pace.add(1.0, [1.5, 2.5])
+    pace.add(None, [100.0])
+    assert pace.expected(3.0) == 6.0
+
+
+def test_rows_are_counted_as_they_come_and_kept_while_they_are_few() -> None:
+    table = pa.table({"a": range(10)})
+    few = Streamed(iter(table.to_batches(4)), 10)
+    assert few.rows == 10 and few.table == table and few.first is not None
+    many = Streamed(iter(table.to_batches(4)), 9)
+    assert many.rows == 10 and many.table is None
+    none = Streamed(iter([]), 9)
+    assert none.rows == 0 and none.table is None and none.first is None
+
+
+def test_what_ran_before_the_measured_queries_is_told(tmp_path: Path) -> None:
+    suite = Suite(SMOKE, tmp_path, silent)
+    suite.warm_up()
+    (record,) = suite.run(chosen(["FEV-10"]))
+    assert record.warm_seconds is not None and record.warm_seconds > 0
+
+
+def test_what_fails_unexpectedly_is_written_down_and_the_next_query_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = Suite(SMOKE, tmp_path, silent)
+
+    def fails(self: object, template: str, ids: np.ndarray) -> None:
+        raise ZeroDivisionError("lost the device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("suite.oracle.DocumentRows.of", fails)
+        (record,) = suite.run(chosen(["FEV-1"]))
+    assert record.problem == "ZeroDivisionError: lost the device" and not record.runs
+    (record,) = suite.run(chosen(["FEV-1"]))
+    assert record.problem is None and record.runs
+
+
+def test_samples_of_answers_are_those_of_any_order() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.stack(np.meshgrid(np.arange(40), np.arange(30), indexing="ij"), -1).reshape(-1, 2)
+    order = rng.permutation(len(rows))
+    kept = {tuple(row) for row in rows[sample(rows, 100)].tolist()}
+    assert len(kept) == 100
+    assert {tuple(row) for row in rows[order][sample(rows[order], 100)].tolist()} == kept
+    # It spreads over both sides.
+    assert len({a for a, _ in kept}) > 30 and len({b for _, b in kept}) > 24
+    assert sample(rows[:50], 100).tolist() == list(range(50))
+
+
+def test_the_most_telling_queries_run_first() -> None:
+    found = [plan.id for plan in by_interest(chosen(["published", "labels", "BIO-4"]))]
+    assert len(found) == len(set(found)) == 36
+    assert found[:3] == ["IMDB-1", "IMDB-2", "IMDB-4"] and found.index("BIO-4") < 9
+    assert found[-1] == "AGENT-5" and set(found[-5:-2]) == {"LEP-3", "LEP-2", "AGENT-1"}
 
 
 def test_summary_of_repeated_runs() -> None:
