@@ -2,43 +2,99 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from covey.engine.labels import Wanted
-from covey.engine.runtime import Floats
-from covey.engine.timing import GPU_CONTEXT, Timing, fit, measure_rates
+from covey.engine.runtime import Floats, Launched
+from covey.engine.timing import GPU_CONTEXT, LARGE_SECONDS, Timing, fit, measure_rates
 from covey.kernels.base import Chunk
 
 PASS, TOKEN, PAIR = 3e-3, 7e-6, 1e-9
 
 
 class Device:
-    """Takes PASS + tokens · TOKEN + pairs · PAIR seconds for a chunk."""
+    """Takes PASS + tokens · TOKEN + pairs · PAIR seconds for a chunk, the first times longer."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        clock: list[float] | None = None,
+        slow: Counter[int] | None = None,
+        times: float = 1.0,
+    ) -> None:
+        self._times = times
         self.contexts: list[int] = []
+        self.sizes: list[int] = []
+        self.waiting = self.most_waiting = 0
+        self._filled: set[int] = set()
+        self._clock = [0.0] if clock is None else clock
+        self._slow = Counter[int]() if slow is None else slow
 
-    def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Device:
+    def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Launched:
         context = int((chunk.past_slots[:, 1] - chunk.past_slots[:, 0]).sum())
         pairs = len(chunk) * context
         pairs += sum(end - row for row, end in enumerate(chunk.exits.tolist()))
+        assert self._filled.issuperset(range(context)), "slots are read that were never written"
+        self._filled.update(chunk.kept_slots.tolist())
         self.contexts.append(context)
-        self._seconds = PASS + len(chunk) * TOKEN + pairs * PAIR
-        return self
+        self.sizes.append(len(chunk))
+        seconds = (PASS + len(chunk) * TOKEN + pairs * PAIR) * self._times
+        self._slow[len(chunk)] -= 1
+        if self._slow[len(chunk)] >= 0:
+            seconds *= 3.0
+        self._clock[0] += seconds
+        self.waiting += 1
+        self.most_waiting = max(self.waiting, self.most_waiting)
+        return Running(self, seconds)
+
+
+class Running:
+    def __init__(self, device: Device, seconds: float) -> None:
+        self._device = device
+        self._seconds = seconds
 
     def result(self) -> tuple[Floats, float]:
+        self._device.waiting -= 1
         return np.zeros(0), self._seconds
 
 
 @pytest.mark.parametrize("budget", [1024, 65_536])
 def test_the_rates_of_a_gpu_are_found(budget: int) -> None:
-    device = Device()
+    # The first two small chunks and the first of each large kind compile something.
+    device = Device(slow=Counter({budget // 16: 2, budget: 2}))
     rates = measure_rates(device, budget, 100_000, None)
-    assert max(device.contexts) == GPU_CONTEXT
+    assert max(device.contexts) == min(GPU_CONTEXT, budget)
+    assert max(device.sizes) == budget and device.most_waiting == 2
     assert rates.pass_seconds == pytest.approx(PASS, rel=1e-6)
     assert rates.token_seconds == pytest.approx(TOKEN, rel=1e-6)
     assert rates.pair_seconds == pytest.approx(PAIR, rel=1e-6)
+
+
+def test_the_rates_of_a_processor_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("covey.engine.timing.time.process_time", lambda: 2 * clock[0])
+    # The first small chunk starts threads, the second meets another program.
+    device = Device(clock, Counter({64: 2}))
+    rates = measure_rates(device, 1024, 100_000, 2)
+    assert rates.pass_seconds == pytest.approx(PASS, rel=1e-6)
+    assert rates.token_seconds == pytest.approx(TOKEN, rel=1e-6)
+    assert rates.pair_seconds == pytest.approx(PAIR, rel=1e-6)
+    assert device.most_waiting == 1
+
+
+@pytest.mark.parametrize("slower", [1.0, 300.0, 30_000.0])
+def test_a_processor_is_not_kept_long(monkeypatch: pytest.MonkeyPatch, slower: float) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("covey.engine.timing.time.process_time", lambda: clock[0])
+    device = Device(clock, times=slower)
+    measure_rates(device, 1024, 100_000, 1)
+    small, large = min(device.sizes), max(device.sizes)
+    assert large <= max(1024, 2 * small)
+    # A large chunk takes at most about as long as it should, or twice as long as a small one.
+    once = slower * (PASS + small * TOKEN)
+    assert slower * (PASS + large * TOKEN) < max(1.2 * LARGE_SECONDS, 2 * once)
 
 
 @pytest.mark.parametrize("base", ["small", "large"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import covey
 from covey.engine.local import LocalModel
 from covey.engine.outlook import ByteMeasure
-from covey.engine.timing import PROMPT, Timing, fit, make_chunk, measure_rates
+from covey.engine.timing import PROMPT, Timing, fit, make_chunk
 from covey.execution.dry_run import SAMPLE_PAIRS, sample_sizes
 from covey.execution.lengths import LengthBook
 from covey.hardware.cache import cache_folder
@@ -28,7 +28,8 @@ TRUE = Rates(0.05, 0.002, 1e-6, 1.3)
 
 
 def timing(tokens: int, context: int, noise: float = 1.0) -> Timing:
-    pairs = tokens * context + tokens // PROMPT * PROMPT * (PROMPT + 1) // 2
+    own = min(tokens, PROMPT)
+    pairs = tokens * context + tokens // own * own * (own + 1) // 2
     return Timing(tokens, pairs, TRUE.seconds(1, tokens, pairs) * noise)
 
 
@@ -46,45 +47,16 @@ def test_no_noise_makes_a_rate_negative_or_a_token_free(a: float, b: float, c: f
     assert found.token_seconds > 0 and np.isfinite(found.seconds(1, 1000, 1e6))
 
 
-class Clockwork:
-    """Runs no chunks, but says how long they would have taken."""
-
-    def __init__(self) -> None:
-        self.chunks: list[int] = []
-
-    def launch(self, chunk):
-        self.chunks.append(len(chunk))
-        past = int((np.diff(chunk.past_rows) * np.diff(chunk.past_slots)).sum())
-        own = len(chunk) // PROMPT * PROMPT * (PROMPT + 1) // 2
-        return self._Done(TRUE.seconds(1, len(chunk), past + own))
-
-    class _Done:
-        def __init__(self, found: float) -> None:
-            self._seconds = found
-
-        def result(self):
-            return np.zeros(1), self._seconds
-
-
-def test_calibration_measures_what_the_runner_takes() -> None:
-    runner = Clockwork()
-    found = measure_rates(runner, 1024, 100_000, threads=None)
-    assert found.token_seconds == pytest.approx(TRUE.token_seconds)
-    assert found.pair_seconds == pytest.approx(TRUE.pair_seconds)
-    # About two seconds of work: one of these tokens takes two milliseconds.
-    assert sum(runner.chunks) < 1024
-    short = measure_rates(Clockwork(), 1024, 8, threads=None)
-    assert short.pair_seconds == pytest.approx(TRUE.pair_seconds)
-
-
 def test_the_chunk_that_is_timed_is_a_forest_of_chains() -> None:
-    chunk = make_chunk(96, 10)
-    for row in range(96):
+    tokens = 2 * PROMPT + 40
+    chunk = make_chunk(tokens, 10, kept=3)
+    for row in range(0, tokens, 7):
         first = row // PROMPT * PROMPT
-        seen = [k for k in range(96) if k <= row < chunk.exits[k]]
+        seen = [k for k in range(tokens) if k <= row < chunk.exits[k]]
         assert seen == list(range(first, row + 1))
-    assert chunk.answers.tolist() == [31, 63, 95]
+    assert chunk.answers.tolist() == [PROMPT - 1, 2 * PROMPT - 1, tokens - 1]
     assert chunk.depths[:3].tolist() == [10, 11, 12]
+    assert chunk.kept_slots.tolist() == [0, 1, 2]
 
 
 def test_rates_are_kept_by_device_model_and_kernels(tmp_path, monkeypatch) -> None:
@@ -95,7 +67,8 @@ def test_rates_are_kept_by_device_model_and_kernels(tmp_path, monkeypatch) -> No
     assert read_rates("gpu", "model", "slow") is None
     assert read_rates("gpu", "other") is None and read_rates("cpu", "model") is None
     (path,) = (cache_folder() / "rates").iterdir()
-    for text in ("", "{}", json.dumps({"kernels": "fast", "rates": {"old": 1}})):
+    older = json.dumps(json.loads(path.read_text()) | {"method": 1})
+    for text in ("", "{}", json.dumps({"kernels": "fast", "rates": {"old": 1}}), older):
         path.write_text(text)
         assert read_rates("gpu", "model", "fast") is None
 

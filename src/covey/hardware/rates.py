@@ -9,6 +9,9 @@ from pathlib import Path
 
 from covey.hardware.cache import cache_folder, write_whole
 
+# Of the way of measuring: rates that were measured in another are measured again.
+_METHOD = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:
@@ -41,7 +44,7 @@ def read_rates(device: str, model: str, kernels: str | None = None) -> Rates | N
     """
     try:
         kept = json.loads(_file(device, model).read_text(encoding="utf-8"))
-        if kernels is not None and kept["kernels"] != kernels:
+        if kept["method"] != _METHOD or (kernels is not None and kept["kernels"] != kernels):
             return None
         return Rates(**kept["rates"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -51,7 +54,8 @@ def read_rates(device: str, model: str, kernels: str | None = None) -> Rates | N
 
 def write_rates(device: str, model: str, kernels: str, rates: Rates) -> None:
     """Keep rates for `read_rates`; where the folder cannot be written they are lost."""
-    kept = {"device": device, "model": model, "kernels": kernels, "rates": asdict(rates)}
+    kept = {"method": _METHOD, "device": device, "model": model, "kernels": kernels}
+    kept |= {"rates": asdict(rates)}
     write_whole(_file(device, model), json.dumps(kept, indent=1).encode())
 
 
