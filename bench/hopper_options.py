@@ -2,12 +2,13 @@
 
     python bench/hopper_options.py CHECKPOINT [--only NAME] [--json FILE]
 
-The checkpoint is one for bench/hopper.py. Four of its shapes, reduced, are asked by default and
-under each option; each run is made twice and the second is timed, tokenising included.
-Margins of the same prompts are compared with the default's: answers that turned, per 10,000,
-and the largest default margin of one that did; mean and largest difference; and the spread
-(standard deviation) of the default's margins. The line "other schedule" is the default against
-itself in chunks of an eighth, documents in the opposite order: the noise that is there anyway.
+The checkpoint is one for bench/hopper.py, or any folder or .gguf file that the Hopper kernels can
+run. Four shapes of bench/hopper.py, reduced, are asked by default and under each option; each run
+is made twice and the second is timed, tokenising included. Margins of the same prompts are
+compared with the default's: answers that turned, per 10,000, and the largest default margin of one
+that did; mean and largest difference; and the spread (standard deviation) of the default's margins.
+The line "other schedule" is the default against itself in chunks of an eighth, documents in the
+opposite order: the noise that is there anyway.
 Errors of the options' kernels against float64 and their sustained times come first.
 With random weights flips are to be read beside that noise only; they bound nothing for a
 trained model.
@@ -20,6 +21,7 @@ import gc
 import json
 import secrets
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -238,9 +240,11 @@ def attention_times(results: dict[str, Any]) -> None:
 
 
 def reduced_shapes(checkpoint: Path, scale: float) -> list[Shape]:
-    """The shapes with fewer anchors."""
-    tokenizer = checkpoint / "tokenizer.json"
-    made = [(make_shape(name, tokenizer), count) for name, count in ANCHORS.items()]
+    """The shapes with fewer anchors, in the words of the model's own tokenizer."""
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer = Path(folder) / "tokenizer.json"
+        tokenizer.write_text(LocalModel(checkpoint).encoder.json)
+        made = [(make_shape(name, tokenizer), count) for name, count in ANCHORS.items()]
     return [
         replace(shape, anchors=shape.anchors[: max(int(count * scale), 1)]) for shape, count in made
     ]
