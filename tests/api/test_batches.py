@@ -22,7 +22,12 @@ ROWS_A_BATCH = 7
 @pytest.fixture
 def connection(monkeypatch):
     monkeypatch.setattr(bridge, "ROWS_A_BATCH", ROWS_A_BATCH)
-    model = PlantedModel(lambda question, documents: len("".join(documents)) % 5 / 5)
+
+    def answer(question, documents):
+        return len("".join(documents)) % 5 / 5
+
+    model = PlantedModel(lambda question, documents: model.answer(question, documents))
+    model.answer = answer
     with covey.connect(model) as con:
         con.model = model
         con.register("t", pa.table({"id": range(ROWS), "s": ["x" * (i % 9) for i in range(ROWS)]}))
@@ -80,7 +85,7 @@ def test_statements_before_the_last_run_first(connection):
 
 def test_mistakes_come_before_the_first_batch(connection):
     failing = connection.sql("SELECT AI.IF(PROMPT('? {0}', s), on_error => 'fail') FROM t")
-    connection.model.scores = lambda question, documents: None
+    connection.model.answer = lambda question, documents: None
     with pytest.raises(covey.RunError, match="failed"):
         next(failing.batches())
     assert connection.run("SELECT 1").fetchall() == [(1,)]

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import covey
+from covey.execution.store import session
 from covey.execution.store import store as store_module
 from covey.execution.store.keys import prompt_keys, question_digest
 from covey.execution.store.location import CacheOptions
@@ -59,6 +60,28 @@ def test_a_second_run_asks_nothing_and_gives_the_same_rows(query):
     assert sum(operator.stored for operator in report.operators) == len(calls)
     assert f"{len(calls):,} answers from the store" in str(report)
     assert sum(operator.prompts for operator in report.operators) == 0
+
+
+@pytest.mark.parametrize("query", [FILTER, CLASSIFY, SEVERAL, PROBABILITIES])
+def test_answers_that_are_looked_up_again_and_again_are_held(query, monkeypatch):
+    monkeypatch.setattr("covey.execution.bridge.MOST_ROWS", 3)
+    searches = []
+    real = AnswerStore.find
+
+    def find(store, *arguments):
+        searches.append(arguments)
+        return real(store, *arguments)
+
+    monkeypatch.setattr(AnswerStore, "find", find)
+    rows, calls, _ = run(query)
+    again, asked, report = run(query, rows=23)
+    assert again[:-3] == rows if query != FILTER else again[: len(rows)] == rows
+    assert len(calls) == report.operators[0].stored == 20
+    assert len(asked) == 3, "what is not held is not taken for an answer"
+    assert len(searches) == session.LOOKUPS_BEFORE_HELD
+    monkeypatch.setattr(session, "HELD_BYTES", 0)
+    assert run(query, rows=23)[0] == again
+    assert len(searches) > 2 * session.LOOKUPS_BEFORE_HELD
 
 
 def test_only_new_rows_are_asked():

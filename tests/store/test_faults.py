@@ -34,18 +34,23 @@ class Broken(PlantedModel):
     """Raises at one prompt, once."""
 
     def __init__(self, at: int | None = None) -> None:
-        super().__init__(
-            answer,
-            lambda question, labels, documents: len(documents[0]) % len(labels),
-            fingerprint="fault",
-        )
+        super().__init__(self.answer, self.label, fingerprint="fault")
         self.at = at
+        self.answered = 0
 
-    def scores(self, question, documents):
-        if len(self.calls) == self.at:
+    def answer(self, question, documents):
+        self.count()
+        return answer(question, documents)
+
+    def label(self, question, labels, documents):
+        self.count()
+        return len(documents[0]) % len(labels)
+
+    def count(self):
+        if self.answered == self.at:
             self.at = None
             raise ZeroDivisionError("a kernel that fails")
-        return super().scores(question, documents)
+        self.answered += 1
 
 
 def run(query: str, model: PlantedModel, **options: object):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from covey.execution.windows import Windows
 from covey.logical.calls import AICall, LongDocuments
+from covey.prompts.column import Column
 from covey.prompts.question import Question
 
 Ints = npt.NDArray[np.int64]
@@ -31,13 +33,12 @@ class AnswerTable:
     def __init__(self, question: Question) -> None:
         self.question = question
         self._tuples: dict[tuple[int, ...], int] = {}
-        self._keys: Ints = np.empty(0, np.int64)
-        self._scores: Floats = np.empty((0, question.width), np.float64)
-        self._new: list[tuple[Ints, Floats]] = []
+        self._places: _Places = _DensePlaces() if question.arity < 2 else _SortedPlaces()
+        self._scores = Column(np.float64)
         self._reasons: dict[int, str] = {}
 
     def __len__(self) -> int:
-        return len(self._keys) + sum(len(keys) for keys, _ in self._new)
+        return len(self._scores) // self.question.width
 
     def keys(self, documents: Ints) -> Ints:
         """One int64 for each tuple of documents.
@@ -68,7 +69,8 @@ class AnswerTable:
             errors: row of `documents` -> why it failed.
         """
         keys = self.keys(documents)
-        self._new.append((keys, scores))
+        self._places.add(keys, len(self))
+        self._scores.append(scores.ravel())
         for row, reason in errors.items():
             self._reasons[int(keys[row])] = reason
 
@@ -84,25 +86,71 @@ class AnswerTable:
         Returns:
             (n,) bool; (n, question.width) float64, NaN where there is none.
         """
-        self._merge()
+        places = self._places.find(self.keys(documents))
+        found = places >= 0
         scores = np.full((len(documents), self.question.width), np.nan)
+        scores[found] = self._scores.flat.reshape(-1, self.question.width)[places[found]]
+        return found, scores
+
+
+class _Places(Protocol):
+    """Where the answer of each key lies, counted from 0; -1 where there is none."""
+
+    def add(self, keys: Ints, first: int) -> None:
+        """The answers of some keys lie from `first` on."""
+        ...
+
+    def find(self, keys: Ints) -> Ints: ...
+
+
+class _DensePlaces:
+    """Of single documents, whose keys count from 0: four bytes for each up to the highest."""
+
+    def __init__(self) -> None:
+        self._places = Column(np.int32)
+
+    def add(self, keys: Ints, first: int) -> None:
+        lacking = int(keys.max(initial=-1)) + 1 - len(self._places)
+        if lacking > 0:
+            self._places.append(np.full(lacking, -1, np.int32))
+        self._places.flat[keys] = np.arange(first, first + len(keys))
+
+    def find(self, keys: Ints) -> Ints:
+        known = self._places.flat
+        places = np.full(len(keys), -1, np.int64)
+        # NULL has the key -1.
+        inside = (keys >= 0) & (keys < len(known))
+        places[inside] = known[keys[inside]]
+        return places
+
+
+class _SortedPlaces:
+    """Of tuples: sorted keys."""
+
+    def __init__(self) -> None:
+        self._keys: Ints = np.empty(0, np.int64)
+        self._places: Ints = np.empty(0, np.int64)
+        self._new: list[tuple[Ints, Ints]] = []
+
+    def add(self, keys: Ints, first: int) -> None:
+        self._new.append((keys, np.arange(first, first + len(keys))))
+
+    def find(self, keys: Ints) -> Ints:
+        self._merge()
         if not len(self._keys):
-            return np.zeros(len(documents), np.bool_), scores
-        keys = self.keys(documents)
+            return np.full(len(keys), -1, np.int64)
         at = np.searchsorted(self._keys, keys)
         at[at == len(self._keys)] = 0
-        found = self._keys[at] == keys
-        scores[found] = self._scores[at[found]]
-        return found, scores
+        return np.where(self._keys[at] == keys, self._places[at], -1)
 
     def _merge(self) -> None:
         """Sort what was added since the last look-up into the rest."""
         if not self._new:
             return
-        keys = np.concatenate([self._keys, *(k for k, _ in self._new)])
-        scores = np.concatenate([self._scores, *(s for _, s in self._new)])
+        keys = np.concatenate([self._keys, *(keys for keys, _ in self._new)])
+        places = np.concatenate([self._places, *(places for _, places in self._new)])
         order = np.argsort(keys, kind="stable")
-        self._keys, self._scores = keys[order], scores[order]
+        self._keys, self._places = keys[order], places[order]
         self._new.clear()
 
 

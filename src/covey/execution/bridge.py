@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from covey.errors import RunError
 from covey.plan.nodes import DocumentColumn, Load, Match, Prune, Step
-from covey.plan.rows import BATCH_ROWS, FIRST_ROW, LAST_ROW, Condition, JoinRows
+from covey.plan.rows import BATCH, BATCH_ROW, FIRST_ROW, LAST_ROW, Condition, JoinRows
 from covey.sql.bind import in_transaction
 from covey.sql.text import quote_name
 
@@ -20,8 +20,8 @@ Ints = npt.NDArray[np.int64]
 
 # Rows of a batch of a result.
 ROWS_A_BATCH = 100_000
-# Rows that are looked at for where a batch of a source may end: it has no more than these.
-MOST_ROWS = 200_000
+# Rows of a batch of a source at most.
+MOST_ROWS = 32_768
 
 
 class Attempt:
@@ -43,6 +43,7 @@ class Relations:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
+        self._batch: Ints | None = None
 
     def fill(self, step: Load | Match) -> int:
         """Fill the table of a step; return the number of rows."""
@@ -64,28 +65,29 @@ class Relations:
         It holds one row at least.
         """
         alias = quote_name(column.alias)
-        rows = self._connection.execute(
-            f"SELECT coalesce(max(covey_row) + 1, {first + 1}) FROM ("
-            f"SELECT {alias}.rowid AS covey_row, sum(coalesce(strlen({column.expression}), 0)) "
-            f"OVER (ORDER BY {alias}.rowid) AS covey_size FROM {column.table} AS {alias} "
-            f"WHERE {alias}.rowid >= {first} AND {alias}.rowid < {first + MOST_ROWS}) "
-            f"WHERE covey_size <= {size}"
-        ).fetchall()
-        return int(rows[0][0])
+        found = self.table(
+            f"SELECT {alias}.rowid, coalesce(strlen({column.expression}), 0) "
+            f"FROM {column.table} AS {alias} "
+            f"WHERE {alias}.rowid >= {first} AND {alias}.rowid < {first + MOST_ROWS}"
+        )
+        sizes = np.zeros(MOST_ROWS, np.int64)
+        sizes[found.column(0).to_numpy() - first] = found.column(1).to_numpy()
+        fitting = int(np.searchsorted(np.cumsum(sizes), size, side="right"))
+        return first + max(min(fitting, int(found.num_rows)), 1)
 
     def set_batch(self, rows: Ints) -> None:
-        """Confine demands to some row ids of the batched source, of which there is one at least."""
-        self._connection.register("covey_batch", pa.table({"covey_row": rows}))
-        try:
-            # The bounds let DuckDB skip the rest of a large source.
-            for name, value in (
-                (FIRST_ROW, str(rows.min())),
-                (LAST_ROW, str(rows.max())),
-                (BATCH_ROWS, "(SELECT list(covey_row) FROM covey_batch)"),
-            ):
-                self._connection.execute(f"SET VARIABLE {name} = {value}").fetchall()
-        finally:
-            self._connection.unregister("covey_batch")
+        """Confine demands to some row ids of the batched source, of which there is one at least.
+
+        Args:
+            rows: ascending; nobody changes the array afterwards.
+        """
+        if rows is self._batch:
+            return
+        self._batch = rows
+        self._connection.register(BATCH, pa.table({BATCH_ROW: rows}))
+        # The bounds let DuckDB skip the rest of a large source.
+        for name, row in ((FIRST_ROW, rows[0]), (LAST_ROW, rows[-1])):
+            self._connection.execute(f"SET VARIABLE {name} = {row}").fetchall()
 
     def prune(self, step: Prune, kept: Ints) -> None:
         """Delete all rows of a source but those with the row ids `kept`."""
@@ -200,6 +202,7 @@ class Relations:
         """Drop the tables of the steps."""
         # A failed transaction takes its tables with it.
         with suppress(duckdb.TransactionException):
+            self._connection.unregister(BATCH)
             for step in steps:
                 if isinstance(step, Load | Match):
                     self._connection.execute(f"DROP TABLE IF EXISTS {step.table}").fetchall()

@@ -23,6 +23,7 @@ from covey.plan.choice import Chooser, Decision, FlowChoice
 from covey.plan.nodes import Ask, DocumentColumn, Flow, Stop
 from covey.plan.rows import Target, tied
 from covey.prompts.documents import NULL_ID
+from covey.prompts.sets import distinct, without
 
 Ints = npt.NDArray[np.int64]
 
@@ -38,7 +39,6 @@ BYTES_A_TOKEN = 3.0
 # A batch whose rows go on one by one need not fit the engine. It is as large as is good to
 # tokenise before the first answer, and to look through for each chunk of answers.
 BATCH_BYTES = 32_000_000
-BATCH_ROWS = 100_000
 
 
 @dataclass(eq=False)
@@ -110,7 +110,7 @@ class FlowRunner:
                 first, self._next_row = self._next_row, self._end_of_batch(total)
                 if self._step.found is None:
                     self._asker.reached(self._next_row / total)
-                rows = np.setdiff1d(np.arange(first, self._next_row), self._tried)
+                rows = without(np.arange(first, self._next_row), self._tried)
                 self._add(_Batch(rows, whole=True))
             if self._advance():
                 if self._enough():
@@ -199,8 +199,7 @@ class FlowRunner:
             return total
         asks = step.stages[self._order[0]].asks
         if asks and self._row_by_row(asks[0]):
-            last = self._runner.rows_within(step.column, first, BATCH_BYTES)
-            return min(last, first + BATCH_ROWS)
+            return self._runner.rows_within(step.column, first, BATCH_BYTES)
         capacity = self._asker.capacity()
         if capacity is None:
             return min(total, first + FIRST_BATCH)
@@ -299,7 +298,7 @@ class FlowRunner:
         if self._choice is not None and self._decides_rows(stage):
             before = tuple(i for i in batch.decided if i != stage)
             self._choice.observed(stage, before, len(batch.rows), len(left))
-        self._release(np.setdiff1d(batch.rows, left, assume_unique=True), left)
+        self._release(without(batch.rows, left), left)
         self._through += len(batch.rows) - len(left)
         batch.rows = left
 
@@ -311,7 +310,8 @@ class FlowRunner:
     def _release(self, rows: Ints, kept: Ints) -> None:
         """Tell the engine that nothing will be asked about some rows; of others it still may be."""
         for column in self._anchors:
-            documents = np.setdiff1d(self._documents(column, rows), self._documents(column, kept))
+            documents = distinct(self._documents(column, rows))
+            documents = without(documents, distinct(self._documents(column, kept)))
             self._asker.release(documents[documents != NULL_ID])
 
     def _documents(self, column: DocumentColumn, rows: Ints) -> Ints:

@@ -18,6 +18,7 @@ from covey.logical.calls import AICall
 from covey.plan.nodes import Ask, DocumentColumn, Load, Match, Prune
 from covey.plan.rows import Condition, JoinRows
 from covey.prompts.documents import NULL_ID, DocumentStore
+from covey.prompts.sets import distinct
 
 Ints = npt.NDArray[np.int64]
 Result = TypeVar("Result")
@@ -201,7 +202,7 @@ class StepRunner:
         known = self._columns.get(column)
         if known is None:
             known = self._columns[column] = np.full(self._rows[column.table], _UNREAD, np.int64)
-        wanted = np.unique(rows[rows >= 0])
+        wanted = distinct(rows[rows >= 0])
         wanted = wanted[known[wanted] == _UNREAD]
         if len(wanted):
             known[wanted] = self._documents.add(self._relations.texts(column, wanted))

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-# DuckDB variables that hold the row ids of a batch: the first, the last, all.
+# DuckDB variables that hold the first and last row id of a batch, and the table of all. A
+# list in a variable would be bound anew, number by number, with every query that names it.
 FIRST_ROW = "covey_first_row"
 LAST_ROW = "covey_last_row"
-BATCH_ROWS = "covey_batch_rows"
+BATCH = "covey_batch"
+BATCH_ROW = "covey_row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class JoinRows:
         Args:
             target: what is asked for.
             decided: conditions whose answers are there.
-            batched: the source that is confined to the batch in DuckDB's variables.
+            batched: the source that is confined to the batch that DuckDB knows.
         """
         conditions = [*self.conditions, *decided, *target.conditions]
         seen = frozenset(target.sources)
@@ -124,7 +126,7 @@ class JoinRows:
                 text = (
                     f"(SELECT *, rowid FROM {text} WHERE rowid BETWEEN "
                     f"getvariable('{FIRST_ROW}') AND getvariable('{LAST_ROW}') "
-                    f"AND rowid IN (SELECT unnest(getvariable('{BATCH_ROWS}'))))"
+                    f"AND rowid IN (SELECT {BATCH_ROW} FROM {BATCH}))"
                 )
             parts.append(f"{text} AS {relation.alias}")
         return ", ".join(parts)

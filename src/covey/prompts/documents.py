@@ -16,7 +16,7 @@ from covey.prompts.digests import UNKNOWN, DigestIndex, UInt64, digests
 NULL_ID = -1
 
 # Bytes of text from which they lie in a temporary file; see `Column`.
-SPILL_BYTES = 64 << 20
+SPILL_BYTES = 4 << 20
 
 
 class DocumentStore:

@@ -17,12 +17,16 @@ from covey.errors import ModelError
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 Answer = Callable[[str, tuple[str, ...]], float | None]
 LabelAnswer = Callable[[str, tuple[str, ...], tuple[str, ...]], int | Sequence[float] | None]
 
 # Answers are given back in pieces, as an engine does after each chunk.
 PROMPTS_A_CHUNK = 1024
 CAPACITY = 4_000_000
+# What needs no closer look.
+_NUMBERS = {float, int, type(None)}
 
 
 class PlantedModel:
@@ -85,15 +89,34 @@ class PlantedModel:
         """It needs no memory of a device."""
         return None
 
-    def scores(self, question: Question, documents: tuple[str, ...]) -> list[float] | None:
-        """The scores of one prompt; None where it fails."""
-        self.calls.append((question.template, documents))
+    def scores(self, question: Question, documents: Sequence[tuple[str, ...]]) -> Floats:
+        """The scores of some prompts: (n, question.width) float64, NaN where one fails."""
         if question.kind is QuestionKind.JUDGE:
-            p = self._answer(question.template, documents)
-            if p is None:
-                return None
-            margin = _logit(p)
-            return [margin if question.calibration is None else question.calibration.line(margin)]
+            margins = _logits(self._probabilities(question.template, documents))
+            if question.calibration is not None:
+                margins = question.calibration.line(margins)
+            return margins[:, None]
+        scores = np.full((len(documents), question.width), np.nan)
+        for row, texts in enumerate(documents):
+            self.calls.append((question.template, texts))
+            found = self._labels(question, texts)
+            if found is not None:
+                scores[row] = found
+        return scores
+
+    def _probabilities(
+        self, template: str, documents: Sequence[tuple[str, ...]]
+    ) -> list[float | None]:
+        # A million prompts come by here.
+        answer, note = self._answer, self.calls.append
+        found = []
+        for texts in documents:
+            note((template, texts))
+            found.append(answer(template, texts))
+        return found
+
+    def _labels(self, question: Question, documents: tuple[str, ...]) -> list[float] | None:
+        """The scores of one classification; None where it fails."""
         if self._label is None:
             raise ModelError(
                 "This PlantedModel has no labels. Give it some: PlantedModel(answer, label)."
@@ -110,8 +133,8 @@ class PlantedModel:
             raise ModelError(_wrong_label(chosen, len(labels)))
         else:
             weights = list(chosen)
-        if question.kind is QuestionKind.EACH:
-            return [_logit(weight) for weight in weights]
+        if question.kind is QuestionKind.EACH and None not in weights:
+            return list(_logits(weights))
         if len(weights) != len(labels) or min(weights) < 0.0 or not sum(weights) > 0.0:
             raise ModelError(_wrong_label(chosen, len(labels)))
         found = [math.log(w / sum(weights)) if w else -math.inf for w in weights]
@@ -126,12 +149,24 @@ def _wrong_label(chosen: object, count: int) -> str:
     )
 
 
-def _logit(p: float) -> float:
-    if not isinstance(p, int | float | np.number) or not 0.0 <= p <= 1.0:
-        raise ModelError(f"The answer function gave {p!r}, which is no number from 0 to 1.")
-    if p in (0.0, 1.0):
-        return -math.inf if p == 0.0 else math.inf
-    return math.log(p) - math.log1p(-p)
+def _logits(answers: Sequence[float | None]) -> Floats:
+    """The log-odds of some probabilities, NaN for None."""
+    if not set(map(type, answers)) <= _NUMBERS:
+        for answer in answers:
+            if not isinstance(answer, int | float | np.number | None):
+                raise ModelError(_no_probability(answer))
+    p = np.array(answers, np.float64)
+    wrong = np.flatnonzero(~((p >= 0.0) & (p <= 1.0)))
+    for row in wrong.tolist():
+        if answers[row] is not None:
+            raise ModelError(_no_probability(answers[row]))
+    with np.errstate(divide="ignore"):
+        margins: Floats = np.log(p) - np.log1p(-p)
+    return margins
+
+
+def _no_probability(answer: object) -> str:
+    return f"The answer function gave {answer!r}, which is no number from 0 to 1."
 
 
 class PlantedSession:
@@ -150,12 +185,10 @@ class PlantedSession:
         """No keys, no values, no limit but the size of a batch that is good to handle."""
         return CAPACITY
 
-    def release(self, documents: npt.NDArray[np.int64]) -> None:
+    def release(self, documents: Ints) -> None:
         """Nothing is held."""
 
-    def lengths(
-        self, question: Question, documents: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.int64], int | None]:
+    def lengths(self, question: Question, documents: Ints) -> tuple[Ints, int | None]:
         """See `EngineSession.lengths`."""
         context = self._model.context
         room = None if context is None else context - _tokens(question.template)
@@ -175,25 +208,33 @@ class PlantedSession:
     def _answer(self, ticket: int, batch: PromptBatch, start: int) -> Answers:
         started = time.perf_counter()
         piece = batch.documents[start : start + PROMPTS_A_CHUNK]
-        scores = np.full((len(piece), batch.question.width), np.nan)
-        errors: dict[int, str] = {}
         flat = iter(self._documents.texts(piece.ravel()))
-        tuples = zip(*[flat] * batch.question.arity, strict=True) if piece.size else [()]
-        tokens, room = self.lengths(batch.question, piece)
-        for i, texts in enumerate(tuples):
-            if room is not None and (length := int(tokens[i].sum())) > room:
-                errors[start + i] = f"the documents are {length:,} tokens long, {room:,} fit"
-                continue
-            answer = self._model.scores(batch.question, texts)
-            if answer is None:
-                errors[start + i] = "the planted answer is None"
-            else:
-                scores[i] = answer
+        tuples = list(zip(*[flat] * batch.question.arity, strict=True)) if piece.size else [()]
+        errors = self._too_long(batch.question, piece, start)
+        if errors:
+            scores = np.full((len(piece), batch.question.width), np.nan)
+            fitting = [i for i in range(len(piece)) if start + i not in errors]
+            scores[fitting] = self._model.scores(batch.question, [tuples[i] for i in fitting])
+        else:
+            scores = self._model.scores(batch.question, tuples)
+        for i in np.flatnonzero(np.isnan(scores[:, 0])).tolist():
+            errors.setdefault(start + i, "the planted answer is None")
         self._count(batch.question, piece, len(errors))
         self.counters.host_seconds += time.perf_counter() - started
         return Answers(ticket, np.arange(start, start + len(piece)), scores, errors)
 
-    def _count(self, question: Question, piece: npt.NDArray[np.int64], failed: int) -> None:
+    def _too_long(self, question: Question, piece: Ints, start: int) -> dict[int, str]:
+        """Position in the batch -> why the prompt does not fit."""
+        tokens, room = self.lengths(question, piece)
+        if room is None:
+            return {}
+        sums = tokens.sum(axis=1)
+        return {
+            start + i: f"the documents are {sums[i]:,} tokens long, {room:,} fit"
+            for i in np.flatnonzero(sums > room).tolist()
+        }
+
+    def _count(self, question: Question, piece: Ints, failed: int) -> None:
         counters = self.counters
         counters.prompts += len(piece)
         counters.failed += failed
@@ -238,7 +279,7 @@ class _PlantedMeasure:
     def question(self, question: Question) -> QuestionLengths:
         return QuestionLengths(0, 0, _tokens(question.template))
 
-    def documents(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+    def documents(self, texts: Sequence[str]) -> Ints:
         return np.array([_tokens(text) for text in texts], dtype=np.int64)
 
 

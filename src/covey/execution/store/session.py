@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from covey.execution.store.database import StoreError
 from covey.execution.store.keys import prompt_keys, question_digest
 from covey.execution.store.store import AnswerStore, NewAnswers, StoredQuestion
-from covey.prompts.digests import UInt64
+from covey.prompts.digests import UNKNOWN, DigestIndex, UInt64
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question
 
@@ -22,6 +23,32 @@ SECONDS_BETWEEN_WRITES = 1.0
 ANSWERS_A_WRITE = 100_000
 # While the store cannot be written, so many answers wait for it.
 MOST_WAITING = 2_000_000
+# Each look-up opens the file and scans the answers of its question. From so many on they are
+# held in memory, where they are no more than this.
+LOOKUPS_BEFORE_HELD = 2
+HELD_BYTES = 64 << 20
+
+
+class _Held:
+    """Answers in memory.
+
+    Args:
+        keys: (n, 2) uint64.
+        scores: (n, width) float64.
+    """
+
+    def __init__(self, keys: UInt64, scores: Floats) -> None:
+        self._index = DigestIndex()
+        self._index.add(keys)
+        self._scores = scores
+
+    def find(self, keys: UInt64) -> tuple[npt.NDArray[np.bool_], Floats]:
+        """See `AnswerStore.find`."""
+        places = self._index.find(keys)
+        found = places != UNKNOWN
+        scores = np.full((len(keys), self._scores.shape[1]), np.nan)
+        scores[found] = self._scores[places[found]]
+        return found, scores
 
 
 class StoredAnswers:
@@ -50,9 +77,11 @@ class StoredAnswers:
         self._documents = documents
         self._notes = notes
         self._questions: dict[Question, StoredQuestion] = {}
-        # Questions the store holds nothing of: answers that another process may add
-        # meanwhile are not looked for.
-        self._empty: set[str] = set()
+        # Looked at once a question: answers that another process adds meanwhile are not
+        # looked for.
+        self._counts: dict[str, int] = {}
+        self._looked: Counter[str] = Counter()
+        self._held: dict[str, _Held] = {}
         self._unreadable = False
         self._waiting: list[NewAnswers] = []
         self._count = 0
@@ -71,17 +100,31 @@ class StoredAnswers:
         nothing = np.zeros(len(documents), np.bool_)
         scores = np.full((len(documents), question.width), np.nan)
         digest = self._stored(question).digest
-        if self._unreadable or digest in self._empty:
+        if self._unreadable or self._counts.get(digest) == 0:
             return nothing, scores
         try:
-            if not self._store.count(digest):
-                self._empty.add(digest)
+            if digest not in self._counts:
+                self._counts[digest] = self._store.count(digest)
+            if not self._counts[digest]:
                 return nothing, scores
-            return self._store.find(digest, self._keys(documents), question.width)
+            keys = self._keys(documents)
+            held = self._hold(digest, question.width)
+            if held is None:
+                return self._store.find(digest, keys, question.width)
+            return held.find(keys)
         except StoreError as error:
             self._unreadable = True
             self._notes.append(f"No answers were looked up: {error}.")
             return nothing, scores
+
+    def _hold(self, digest: str, width: int) -> _Held | None:
+        """All answers to a question that is looked up again and again, where they are few."""
+        held = self._held.get(digest)
+        self._looked[digest] += 1
+        size = self._counts[digest] * 8 * (2 + width)
+        if held is None and self._looked[digest] > LOOKUPS_BEFORE_HELD and size <= HELD_BYTES:
+            held = self._held[digest] = _Held(*self._store.all(digest, width))
+        return held
 
     def keep(self, question: Question, documents: Ints, scores: Floats) -> None:
         """Store answers soon; those of failed prompts, which are NaN, are left out."""

@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from covey.errors import InputError
 from covey.execution.store.database import AnswerDatabase, DamagedError, StoreError, run
@@ -124,27 +125,50 @@ class AnswerStore:
         wanted = pa.table(
             {"place": np.arange(len(keys)), "first": keys[:, 0], "second": keys[:, 1]}
         )
-        columns = "place, score, more" if width > 1 else "place, score"
 
         def work(connection: duckdb.DuckDBPyConnection) -> pa.Table:
             connection.register("wanted", wanted)
-            return connection.sql(
-                f"SELECT {columns} FROM answers JOIN wanted USING (first, second) "
-                "WHERE question IN (SELECT id FROM questions WHERE digest = $digest) "
-                "AND written >= $oldest",
-                params={"digest": digest, "oldest": self._oldest()},
-            ).to_arrow_table()
+            join = "answers JOIN wanted USING (first, second)"
+            return self._answers(connection, digest, f"place, {_columns(width)}", join)
 
         rows = self._read(work)
         found, scores = np.zeros(len(keys), np.bool_), np.full((len(keys), width), np.nan)
         if rows is not None and rows.num_rows:
             places = rows["place"].to_numpy()
             found[places] = True
-            scores[places, 0] = rows["score"].to_numpy()
-            if width > 1:
-                more = np.array(rows["more"].to_pylist(), np.float64)
-                scores[places, 1:] = more
+            scores[places] = _scores(rows, width)
         return found, scores
+
+    def all(self, digest: str, width: int) -> tuple[UInt64, Floats]:
+        """All answers to a question.
+
+        Returns:
+            (n, 2) uint64 keys, and (n, width) float64.
+        """
+
+        def work(connection: duckdb.DuckDBPyConnection) -> pa.Table:
+            return self._answers(connection, digest, f"first, second, {_columns(width)}")
+
+        rows = self._read(work)
+        if rows is None:
+            return np.empty((0, 2), np.uint64), np.empty((0, width))
+        keys = np.stack([rows["first"].to_numpy(), rows["second"].to_numpy()], axis=1)
+        return keys, _scores(rows, width)
+
+    def _answers(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        digest: str,
+        columns: str,
+        relation: str = "answers",
+    ) -> pa.Table:
+        """Columns of the answers to a question that are not too old."""
+        return connection.sql(
+            f"SELECT {columns} FROM {relation} "
+            "WHERE question IN (SELECT id FROM questions WHERE digest = $digest) "
+            "AND written >= $oldest",
+            params={"digest": digest, "oldest": self._oldest()},
+        ).to_arrow_table()
 
     def add(self, batches: Sequence[NewAnswers]) -> None:
         """Keep answers: all of them, or, where that fails, none."""
@@ -158,7 +182,7 @@ class AnswerStore:
         written = _now()
         with self._database.writing() as connection:
             connection.begin()
-            for batch in batches:
+            for batch in _joined(batches):
                 number = _question_id(connection, batch.question)
                 values = pa.table(
                     {
@@ -316,6 +340,34 @@ def _question_id(connection: duckdb.DuckDBPyConnection, question: StoredQuestion
         ],
     )
     return number
+
+
+def _joined(batches: Sequence[NewAnswers]) -> list[NewAnswers]:
+    """One batch a question: an INSERT takes as long for a thousand answers as for a hundred."""
+    parts: dict[StoredQuestion, list[NewAnswers]] = {}
+    for batch in batches:
+        parts.setdefault(batch.question, []).append(batch)
+    return [
+        NewAnswers(
+            question,
+            np.concatenate([batch.keys for batch in own]),
+            np.concatenate([batch.scores for batch in own]),
+        )
+        for question, own in parts.items()
+    ]
+
+
+def _columns(width: int) -> str:
+    return "score, more" if width > 1 else "score"
+
+
+def _scores(rows: pa.Table, width: int) -> Floats:
+    """(n, width) from the columns of `_columns`."""
+    scores = np.empty((rows.num_rows, width))
+    scores[:, 0] = rows["score"].to_numpy()
+    if width > 1:
+        scores[:, 1:] = pc.list_flatten(rows["more"]).to_numpy().reshape(-1, width - 1)
+    return scores
 
 
 def _rest(scores: Floats) -> pa.Array:

@@ -22,14 +22,6 @@ def offsets_of(lengths: Int64) -> Int64:
     return offsets
 
 
-def distinct(values: Int64) -> Int64:
-    """The different values, ascending. Sorting beats np.unique's hashing tenfold here."""
-    ordered = np.sort(values)
-    new = np.ones(len(ordered), dtype=np.bool_)
-    new[1:] = ordered[1:] != ordered[:-1]
-    return ordered[new]
-
-
 def ranges(starts: Int64, lengths: Int64) -> Int64:
     """starts[0] … starts[0] + lengths[0] - 1, then the same for 1, 2 …; int64."""
     offsets = offsets_of(lengths)
