@@ -16,9 +16,10 @@ from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel, planned_costs, rates_key
 from covey.errors import InputError, ModelError
 from covey.kernels import choose
-from covey.kernels.base import Geometry, Kernels
-from covey.kernels.fast import EXACT, Fast, read_fast
+from covey.kernels.base import Geometry, Kernels, Weight
+from covey.kernels.fast import EXACT, FAST_NAMES, Fast, read_fast
 from covey.kernels.reference import ReferenceKernels
+from covey.kernels.scales import by_blocks, by_rows
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
@@ -33,7 +34,10 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
-    theirs = make_model("qwen3", tied=True, hidden_size=128, intermediate_size=192)
+    # Widths of whole 128s, as fp8-blocks needs them.
+    theirs = make_model(
+        "qwen3", tied=True, hidden_size=128, intermediate_size=384, num_key_value_heads=4
+    )
     return theirs, write_folder(tmp_path_factory.mktemp("fast") / "model", theirs)
 
 
@@ -44,8 +48,10 @@ def test_names_are_read_alone_or_together_and_the_nearest_is_named() -> None:
     assert both == Fast(rows=True, attention=True) and both.names == ("fp8-rows", "fp8-attention")
     with pytest.raises(InputError, match=r"no 'fp8-row'\. Did you mean fp8-rows"):
         covey.connect("smollm2-135m", fast="fp8-row")
-    with pytest.raises(InputError, match="a list of names: fp8-rows, fp8-attention; not True"):
+    with pytest.raises(InputError, match="names: fp8-blocks, fp8-rows, fp8-attention; not True"):
         covey.connect("smollm2-135m", fast=True)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"two ways to scale one product\. Take one"):
+        covey.connect("smollm2-135m", fast=["fp8-rows", "fp8-blocks"])
     with pytest.raises(InputError, match="not for one of type PlantedModel"):
         covey.connect(PlantedModel(lambda q, d: 1.0), fast="fp8-rows")
 
@@ -79,26 +85,41 @@ def test_by_rows_heads_of_any_width_are_quantised(monkeypatch: pytest.MonkeyPatc
     for quantised in (True, False):
         assert choose.choose_kernels(shape, GPU, torch.bfloat16, quantised, fast)[1] == "chosen"
     assert asked == [(shape, GPU, True, fast)] * 2
+    with pytest.raises(ModelError, match=r"fp8-blocks cannot run here: .*heads of 128"):
+        choose.choose_kernels(shape, GPU, torch.bfloat16, False, Fast(blocks=True))
 
 
-def logits(folder: Path, kernels: bool, ids: list[int]) -> torch.Tensor:
+def logits(folder: Path, fast: Fast, quantised: bool, ids: list[int]) -> torch.Tensor:
     files = ModelFiles(folder)
     spec = files.spec
     shape = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
-    weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32, rows=True)
-    assert weights.layers[0].gate_up.values.dtype is torch.float8_e4m3fn
-    reference = ReferenceKernels(shape, CPU, torch.float32, kernels, by_rows=True)
+    rounding = by_rows if fast.rows else by_blocks
+    weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32, rounding)
+    scales = weights.layers[0].down.scales
+    assert scales is not None
+    assert scales.shape == ((spec.hidden, 1) if fast.rows else (spec.hidden // 128, 3))
+    reference = ReferenceKernels(shape, CPU, torch.float32, quantised, fast.rows)
     return DenseModel(spec, weights, reference).logits(prompts_chunk([ids]), None)[0]
 
 
-def test_a_model_by_rows_is_near_the_exact_one(pair: tuple[Any, Path]) -> None:
+@pytest.mark.parametrize("fast", [Fast(rows=True), Fast(blocks=True)])
+def test_a_rounded_model_is_near_the_exact_one(pair: tuple[Any, Path], fast: Fast) -> None:
     theirs, folder = pair
     ids = random_ids(40, VOCAB, seed=40)
     exact = plain_logits(theirs, ids)
-    weights_only, both = logits(folder, False, ids), logits(folder, True, ids)
     # e4m3 keeps three mantissa bits: a few percent an input, averaged over each product.
-    for found in (weights_only, both):
+    for quantised in (False, True):
+        found = logits(folder, fast, quantised, ids)
         assert 1e-4 < (found - exact).norm() / exact.norm() < 0.2
+
+
+def test_matrices_that_the_products_cannot_take_are_refused_with_the_mend() -> None:
+    with pytest.raises(ModelError, match=r"fast='fp8-rows' .*one of 24 x 32\. Leave it out"):
+        by_rows(Weight(torch.randn(24, 32)))
+    with pytest.raises(ModelError, match=r"fast='fp8-blocks' .*one of 128 x 64\. Leave it out"):
+        by_blocks(Weight(torch.randn(128, 64)))
+    with pytest.raises(ModelError, match=r"holds blocks of FP8 already: leave fast='fp8-blocks'"):
+        by_blocks(by_blocks(Weight(torch.randn(128, 128))))
 
 
 def open_engine(folder: Path, fast: tuple[str, ...]) -> LoadedEngine:
@@ -115,14 +136,14 @@ def test_each_way_has_answers_rates_and_records_of_its_own(
     def reference(
         geometry: Geometry, device: torch.device, dtype: torch.dtype, quantised: bool, fast: Fast
     ) -> tuple[Kernels[Any], None]:
-        return ReferenceKernels(geometry, device, dtype, fast.rows, fast.rows), None
+        return ReferenceKernels(geometry, device, dtype, fast.fp8, fast.rows), None
 
     monkeypatch.setattr(loaded, "choose_kernels", reference)
-    ways: list[tuple[str, ...]] = [(), ("fp8-rows",), ("fp8-attention",)]
+    ways: list[tuple[str, ...]] = [(), *((name,) for name in FAST_NAMES)]
     ways.append(("fp8-rows", "fp8-attention"))
     prints = {open_engine(folder, fast).fingerprint for fast in ways}
     assert len(prints) == len(ways)
-    assert open_engine(folder, ways[3][::-1]).fingerprint in prints
+    assert open_engine(folder, ways[-1][::-1]).fingerprint in prints
     known = {LocalModel(folder, device="cpu", fast=fast).outlook().fingerprint for fast in ways}
     assert known == prints
     spec = ModelFiles(folder).spec
@@ -131,8 +152,9 @@ def test_each_way_has_answers_rates_and_records_of_its_own(
     assert len(keys) == len(ways)
 
 
-def test_a_bf16_model_by_rows_is_planned_in_fp8() -> None:
+@pytest.mark.parametrize("fast", [Fast(rows=True), Fast(blocks=True)])
+def test_a_bf16_model_is_planned_in_fp8(fast: Fast) -> None:
     spec = LocalModel("qwen3-0.6b").spec
     assert planned_costs(spec, True, 1024).compute is WeightDtype.BFLOAT16
-    rows = planned_costs(spec, True, 1024, Fast(rows=True))
-    assert rows.compute is WeightDtype.FLOAT8 and rows.attention is WeightDtype.BFLOAT16
+    costs = planned_costs(spec, True, 1024, fast)
+    assert costs.compute is WeightDtype.FLOAT8 and costs.attention is WeightDtype.BFLOAT16

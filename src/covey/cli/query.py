@@ -29,8 +29,8 @@ FastOption = Annotated[
     typer.Option(
         "--fast",
         metavar="WAY",
-        help="fp8-rows or fp8-attention, also both: faster on a Hopper GPU, with other answers"
-        " now and then.",
+        help="fp8-blocks, fp8-rows or fp8-attention, also several: faster on a Hopper GPU, with"
+        " other answers now and then.",
         show_default=False,
     ),
 ]

@@ -22,6 +22,7 @@ from covey.hardware.rates import Rates
 from covey.kernels.base import Geometry
 from covey.kernels.choose import choose_kernels
 from covey.kernels.fast import EXACT, Fast
+from covey.kernels.scales import by_blocks, by_rows
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
@@ -161,7 +162,8 @@ def load_engine(
     kernels, chosen = choose_kernels(geometry, where, dtype, quantised, fast)
     if chosen is not None:
         print(f"{name}: {chosen}", file=sys.stderr)
-    model = DenseModel(spec, load_weights(spec, checkpoint, where, dtype, fast.rows), kernels)
+    rounding = by_rows if fast.rows else by_blocks if fast.blocks else None
+    model = DenseModel(spec, load_weights(spec, checkpoint, where, dtype, rounding), kernels)
     identity = [checkpoint.fingerprint(), encoder.fingerprint, str(spec), layout, str(dtype)]
     computed = " ".join([type(kernels).__name__, *fast.names])
     answers = answer_tokens(encoder)

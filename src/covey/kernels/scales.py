@@ -56,10 +56,30 @@ def by_rows(weight: Weight, dtype: torch.dtype = torch.float8_e4m3fn) -> Weight:
     Raises:
         ModelError: its rows or columns are no multiples of 16, which the products need.
     """
+    _require_multiples(weight, _ALIGNED, "fp8-rows")
+    return Weight(*rounded(widened(weight.values, weight.scales), None, dtype))
+
+
+def by_blocks(weight: Weight) -> Weight:
+    """A matrix with one FP8 scale a block of 128 x 128.
+
+    Raises:
+        ModelError: it has scales already, or its rows or columns are no multiples of 128.
+    """
+    if weight.scales is not None:
+        raise ModelError("This model holds blocks of FP8 already: leave fast='fp8-blocks' out.")
+    _require_multiples(weight, GROUP, "fp8-blocks")
     rows, columns = weight.values.shape
-    if rows % _ALIGNED or columns % _ALIGNED:
+    blocks = weight.values.float().view(rows // GROUP, GROUP, columns // GROUP, GROUP)
+    scales = blocks.abs().amax((1, 3)).clamp(min=LEAST) / FP8_MAX
+    values = (blocks / scales[:, None, :, None]).to(torch.float8_e4m3fn)
+    return Weight(values.view(rows, columns), scales)
+
+
+def _require_multiples(weight: Weight, step: int, name: str) -> None:
+    rows, columns = weight.values.shape
+    if rows % step or columns % step:
         raise ModelError(
-            f"fast='fp8-rows' multiplies matrices of whole {_ALIGNED}s, and this model has one of"
+            f"fast='{name}' multiplies matrices of whole {step}s, and this model has one of"
             f" {rows} x {columns}. Leave it out for this model."
         )
-    return Weight(*rounded(widened(weight.values, weight.scales), None, dtype))

@@ -7,6 +7,7 @@ batch, and its last layer computes only what answers and kept keys need.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
@@ -15,12 +16,13 @@ from torch import Tensor
 
 from covey.errors import ModelError
 from covey.kernels.base import Chunk, Kernels, KvLayer, Plan, Weight
-from covey.kernels.scales import by_rows
 from covey.models.checkpoint import Checkpoint
 from covey.models.spec import ModelSpec
 
 _FP8 = torch.float8_e4m3fn
 _BLOCK = 128  # rows and columns that share one FP8 scale
+
+Rounding = Callable[[Weight], Weight]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def load_weights(
     checkpoint: Checkpoint,
     device: torch.device,
     dtype: torch.dtype,
-    rows: bool = False,
+    rounding: Rounding | None = None,
 ) -> DenseWeights:
     """Read a checkpoint into the layout of the kernels, one tensor at a time.
 
@@ -143,12 +145,12 @@ def load_weights(
         checkpoint: where the weights are.
         device: where they go.
         dtype: of everything but FP8 matrices, which stay as they are.
-        rows: make all matrices FP8 with one scale a row.
+        rounding: what becomes of each matrix once it is read; None leaves it as it is.
 
     Raises:
         ModelError: a tensor is missing, damaged, or of a wrong shape or dtype.
     """
-    reader = _Reader(checkpoint, device, dtype, rows)
+    reader = _Reader(checkpoint, device, dtype, rounding)
     embedding = reader.tensor("model.embed_tokens.weight", (spec.vocab, spec.hidden))
     layers = tuple(_layer_weights(spec, reader, i) for i in range(spec.layers))
     return DenseWeights(
@@ -190,12 +192,16 @@ class _Reader:
     """Reads tensors and stacks matrices without holding both halves twice."""
 
     def __init__(
-        self, checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, rows: bool
+        self,
+        checkpoint: Checkpoint,
+        device: torch.device,
+        dtype: torch.dtype,
+        rounding: Rounding | None,
     ) -> None:
         self._checkpoint = checkpoint
         self._device = device
         self._dtype = dtype
-        self._rows = rows
+        self._rounding = rounding
 
     def tensor(self, name: str, shape: tuple[int, ...]) -> Tensor:
         found = self._checkpoint.read(name, shape)
@@ -223,7 +229,7 @@ class _Reader:
         if out is None:
             raise ModelError("a matrix needs at least one part")
         matrix = Weight(out, torch.cat(scales) if scales else None)
-        return by_rows(matrix) if self._rows else matrix
+        return matrix if self._rounding is None else self._rounding(matrix)
 
     def _scales(self, name: str, rows: int, width: int) -> Tensor:
         if rows % _BLOCK or width % _BLOCK:
