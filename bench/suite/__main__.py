@@ -12,7 +12,7 @@ from covey.errors import CoveyError, InputError
 from suite import counts
 from suite.choose import GROUPS, by_interest, chosen
 from suite.compare import comparison, side
-from suite.peering import PeerSettings, PeerSuite, peer_names
+from suite.peering import Interpreter, PeerSettings, PeerSuite, peer_names
 from suite.predicates import literals
 from suite.report import write_report
 from suite.run import Settings, Suite
@@ -60,11 +60,6 @@ def _work_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=int, default=DEFAULT_SEED)
     command.add_argument("--truth", choices=MODES, default=MODES[0], help="the planted answers")
     command.add_argument("--repeats", type=int, default=1)
-    command.add_argument(
-        "--seconds",
-        type=float,
-        help="start no query that would not end so many seconds after the command began",
-    )
     command.add_argument("--price", type=float, help="US dollars an hour of the device")
     command.add_argument("--out", type=Path, default=Path(".bench/suite"), help="results folder")
 
@@ -72,6 +67,11 @@ def _work_options(command: argparse.ArgumentParser) -> None:
 def _run(commands: Commands) -> None:
     command = commands.add_parser("run", help="run queries through Covey")
     _work_options(command)
+    command.add_argument(
+        "--seconds",
+        type=float,
+        help="start no query that would not end so many seconds after the command began",
+    )
     command.add_argument("--model", default="planted", help="planted, a known name or a path")
     command.add_argument(
         "--own-answers",
@@ -109,6 +109,11 @@ def _peers(commands: Commands) -> None:
     _work_options(command)
     command.add_argument("--model", required=True, help="a known name or a path, as for run")
     command.add_argument("--python", default=sys.executable, help="the peer's interpreter")
+    command.add_argument("--path", default="", help="a folder of packages for it")
+    command.add_argument(
+        "--seconds", type=float, help="end the peer so many seconds after its start"
+    )
+    command.add_argument("--query-seconds", type=float, help="the most that one query may take")
     command.add_argument("--settings", type=json.loads, default={}, help="JSON; see its script")
     command.add_argument("--label", help="what reports call it; the peer's name by default")
 
@@ -124,7 +129,11 @@ def _peers(commands: Commands) -> None:
             repeats=options.repeats,
             price_per_hour=options.price,
         )
-        PeerSuite(settings, options.out, options.python, _say).run(chosen(options.only))
+        interpreter = Interpreter(
+            options.python, options.path, options.query_seconds, options.seconds
+        )
+        plans = by_interest(chosen(options.only))
+        PeerSuite(settings, options.out, interpreter, _say).run(plans)
         _say(f"Results are in {options.out}. Next: covey bench report {options.out}")
 
     command.set_defaults(run=run)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +36,9 @@ from suite.truth import Truth, plant
 from suite.work import Stage, stages
 
 _FOLDER = Path(__file__).parent / "peers"
+_POLL_SECONDS = 0.2
+# A peer that has answered all may take so long to end before it is made to.
+_FAREWELL_SECONDS = 30.0
 _TRUE = ("TRUE", " TRUE", "True", " True")
 _FALSE = ("FALSE", " FALSE", "False", " False")
 
@@ -136,13 +144,36 @@ def _first_tokens(encoder: TextEncoder, words: Sequence[str]) -> list[int]:
     return sorted({encoder.ids(word)[0] for word in words})
 
 
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """How a peer is started.
+
+    Attributes:
+        python: the interpreter of its environment.
+        path: a folder of packages for it, instead of an environment; "" for none.
+        query_seconds: after which it gives a query up; None for no limit.
+        seconds: after which it is ended, counted from its start; None for no limit.
+    """
+
+    python: str = sys.executable
+    path: str = ""
+    query_seconds: float | None = None
+    seconds: float | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Its variables: it has its own packages, and none of ours may leak into it."""
+        kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        return {**kept, "PYTHONPATH": self.path} if self.path else kept
+
+
 class PeerSuite:
     """One peer over one corpus.
 
     Args:
         settings: what is run.
         folder: where results go.
-        python: the interpreter of the peer's environment.
+        interpreter: how the peer is started.
         say: prints a line of progress.
 
     Raises:
@@ -150,7 +181,11 @@ class PeerSuite:
     """
 
     def __init__(
-        self, settings: PeerSettings, folder: Path, python: str, say: Callable[[str], None]
+        self,
+        settings: PeerSettings,
+        folder: Path,
+        interpreter: Interpreter,
+        say: Callable[[str], None],
     ) -> None:
         if settings.peer not in peer_names():
             raise InputError(
@@ -158,14 +193,14 @@ class PeerSuite:
             )
         self._settings = settings
         self._folder = folder
-        self._python = python
+        self._interpreter = interpreter
         self._say = say
         self._model = LocalModel(settings.model)
         self._tokens = tokens_of(corpus_of(settings.scale, settings.seed), self._model)
         self._truth = plant(self._tokens.corpus, settings.truth)
 
     def run(self, plans: Sequence[Plan]) -> None:
-        """Run what has no record yet.
+        """Run what has no record yet; records are written as the peer answers.
 
         Raises:
             RunError: the peer ended before it had answered; its own words are on stderr.
@@ -173,18 +208,17 @@ class PeerSuite:
         missing = [plan for plan in plans if not self._known(plan)]
         if not missing:
             return
-        folders = []
-        for plan in missing:
-            folder = self._folder / "work" / self._settings.label / plan.id
-            asked = write_work(folder, plan, self._tokens, self._truth)
-            if self._settings.peer == "quail":
-                write_query(folder, plan, self._tokens, self._truth)
-            (folder / "result.json").unlink(missing_ok=True)
-            folders.append((plan, folder, asked))
-        for repeat in range(self._settings.repeats):
-            self._start([folder for _, folder, _ in folders])
-            for plan, folder, asked in folders:
-                self._read(plan, folder, asked, first=repeat == 0)
+        # Work is large, and of no use once it is done.
+        with tempfile.TemporaryDirectory(prefix="covey-peer-") as made:
+            works = []
+            for plan in missing:
+                folder = Path(made) / plan.id
+                asked = write_work(folder, plan, self._tokens, self._truth)
+                if self._settings.peer == "quail":
+                    write_query(folder, plan, self._tokens, self._truth)
+                works.append(_Given(plan, folder, asked))
+            for repeat in range(self._settings.repeats):
+                self._start(works, first=repeat == 0)
 
     def _blank(self, plan: Plan) -> Record:
         settings = asdict(self._settings)
@@ -198,26 +232,52 @@ class PeerSuite:
         record = read_record(path)
         return bool(record.runs) and record.key == self._blank(plan).key
 
-    def _start(self, folders: list[Path]) -> None:
+    def _start(self, works: Sequence[_Given], *, first: bool) -> None:
+        """Run the peer once over all work, and read each result as it comes."""
+        how = self._interpreter
         script = _FOLDER / f"{self._settings.peer}_peer.py"
-        # The peer's environment has its own packages: none of ours may leak into it.
-        kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        command = [self._python, str(script), "--model", str(self._model.files.path)]
+        command = [how.python, str(script), "--model", str(self._model.files.path)]
         command += ["--settings", json.dumps(self._settings.settings)]
-        done = subprocess.run(
-            [*command, *(str(folder) for folder in folders)], check=False, env=kept
-        )
-        if done.returncode:
+        if how.query_seconds is not None:
+            command += ["--seconds", str(how.query_seconds)]
+        began = time.monotonic()
+        left = list(works)
+        command += [str(each.folder) for each in works]
+        with subprocess.Popen(command, env=how.environment, start_new_session=True) as peer:
+            try:
+                while left and peer.poll() is None:
+                    time.sleep(_POLL_SECONDS)
+                    left = self._read_finished(left, first=first)
+                    if how.seconds is not None and time.monotonic() - began > how.seconds:
+                        break
+            finally:
+                late = bool(left) and peer.poll() is None
+                _end(peer, at_once=late)
+        left = self._read_finished(left, first=first)
+        if late:
+            queries = ", ".join(each.plan.id for each in left)
+            self._say(f"Ended after {how.seconds:g} s without {queries}." if left else "Ended.")
+        elif left or peer.returncode:
             raise RunError(
-                f"The peer {self._settings.peer} ended with status {done.returncode}; what it"
-                f" said stands above. Its interpreter was {self._python}: --python names another."
+                f"The peer {self._settings.peer} ended with status {peer.returncode} before it had"
+                f" answered; what it said stands above. Its interpreter was {how.python}: --python"
+                " names another."
             )
 
+    def _read_finished(self, works: Sequence[_Given], *, first: bool) -> list[_Given]:
+        """Read the results that are there; returns the work that has none."""
+        left = []
+        for each in works:
+            path = each.folder / "result.json"
+            if path.is_file():
+                self._read(each.plan, each.folder, each.asked, first=first)
+                path.unlink()
+            else:
+                left.append(each)
+        return left
+
     def _read(self, plan: Plan, folder: Path, asked: list[Stage], *, first: bool) -> None:
-        path = folder / "result.json"
-        if not path.is_file():
-            raise RunError(f"The peer wrote no {path}.")
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         values = asdict(self._blank(plan))
         values["environment"]["packages"] |= result["versions"]
         outlook = self._model.outlook()
@@ -244,6 +304,28 @@ class PeerSuite:
 
     def _path(self, plan: Plan) -> Path:
         return record_path(self._folder, self._settings.label, plan.id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A query's work: the folder that the peer is given, and its stages."""
+
+    plan: Plan
+    folder: Path
+    asked: list[Stage]
+
+
+def _end(peer: subprocess.Popen[bytes], *, at_once: bool) -> None:
+    """Let the peer end by itself, or end it and all that it started."""
+    try:
+        if not at_once:
+            peer.wait(_FAREWELL_SECONDS)
+    except subprocess.TimeoutExpired:
+        at_once = True
+    if at_once:
+        # It leads a session of its own: workers that it started end with it.
+        with suppress(ProcessLookupError):
+            os.killpg(peer.pid, signal.SIGKILL)
 
 
 def _run(result: dict[str, Any]) -> Run:

@@ -217,6 +217,38 @@ def test_quails_answers_are_those_planted(quail_peer: Any, tmp_path: Path) -> No
         forcing._marked([suffixes], [[1, 2, 3]])
 
 
+def test_nothing_is_forced_while_quail_boots_or_after_a_query_was_given_up(
+    quail_peer: Any, tmp_path: Path
+) -> None:
+    loop = sys.modules["quail.backends.quail.executor"].loop  # type: ignore[attr-defined]
+    packed: list[Any] = []
+    loop.pack_chunk = lambda torch, arena, groups, **named: packed.append(groups)
+    forcing = quail_peer.Forcing()
+    forcing.install()
+    warm = [{"key": 0, "suffixes": [[1, 2]]}]  # a warm-up's keys name no alias
+    loop.pack_chunk(None, None, warm, attention_mode="unified")
+    assert packed == [warm] and not forcing._packed
+    write_query(tmp_path, QUERIES["FEV-1"], tokens(), plant(tokens().corpus))
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    forcing.use(tmp_path, plan)
+    asked = [{"key": ("c", 0), "suffixes": [plan["filters"][0]["tail"]]}]
+    loop.pack_chunk(None, None, asked, attention_mode="unified")
+    assert len(forcing._packed) == 1
+    forcing.clear()
+    loop.pack_chunk(None, None, warm, attention_mode="unified")
+    assert len(packed) == 3 and not forcing._packed
+
+
+def test_vllm_forgets_what_was_given_up(vllm_peer: Any) -> None:
+    peer = vllm_peer.Vllm()
+    peer.load("model", {})
+    aborted: list[tuple[list[str], bool]] = []
+    peer._llm.output_processor = SimpleNamespace(request_states={"7-ab": 0, "8-cd": 0})
+    peer._llm.abort_request = lambda ids, internal: aborted.append((ids, internal))
+    peer.give_up()
+    assert aborted == [(["7-ab", "8-cd"], True)]
+
+
 def test_quails_read_out_runs_and_is_replaced(quail_peer: Any) -> None:
     inner = SimpleNamespace(dtype=None, submit=list, result=lambda handle: handle)
     packed = deque([[1, 0, 1]])

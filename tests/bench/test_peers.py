@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import time
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from covey.errors import InputError, RunError
 from suite.choose import chosen
 from suite.compare import agreement_of
 from suite.minimum import requested_tokens
-from suite.peering import PeerSettings, PeerSuite, peer_names, write_work
+from suite.peering import Interpreter, PeerSettings, PeerSuite, peer_names, write_work
 from suite.peers.protocol import Stage, load_work
 from suite.queries import QUERIES
 from suite.querying import write_query
@@ -78,7 +78,7 @@ def test_a_peer_runs_in_its_own_process_and_leaves_records(
     double: PeerSettings, tmp_path: Path
 ) -> None:
     said: list[str] = []
-    suite = PeerSuite(replace(double, repeats=2), tmp_path, sys.executable, said.append)
+    suite = PeerSuite(replace(double, repeats=2), tmp_path, Interpreter(), said.append)
     suite.run(chosen(["FEV-3", "IMDB-14"]))
     records = {record.query: record for record in read_records(tmp_path)}
     assert records.keys() == {"FEV-3", "IMDB-14"}
@@ -93,21 +93,48 @@ def test_a_peer_runs_in_its_own_process_and_leaves_records(
 
 def test_a_failing_query_and_a_dying_peer_are_told(double: PeerSettings, tmp_path: Path) -> None:
     settings = replace(double, settings={"fail_on": "FEV-1"})
-    PeerSuite(settings, tmp_path, sys.executable, silent).run(chosen(["FEV-1", "LEP-1"]))
+    PeerSuite(settings, tmp_path, Interpreter(), silent).run(chosen(["FEV-1", "LEP-1"]))
     problems = {record.query: record.problem for record in read_records(tmp_path)}
     assert problems == {"FEV-1": "RuntimeError: this query was told to fail", "LEP-1": None}
     with pytest.raises(RunError, match="--python names another"):
-        PeerSuite(double, tmp_path / "x", "/bin/false", silent).run(chosen(["FEV-1"]))
+        PeerSuite(double, tmp_path / "x", Interpreter("/bin/false"), silent).run(chosen(["FEV-1"]))
     with pytest.raises(InputError, match="Known: double"):
-        PeerSuite(replace(double, peer="nobody"), tmp_path, sys.executable, silent)
+        PeerSuite(replace(double, peer="nobody"), tmp_path, Interpreter(), silent)
     assert {"double", "transformers", "vllm"} <= set(peer_names())
+
+
+def test_a_query_that_takes_too_long_is_given_up(double: PeerSettings, tmp_path: Path) -> None:
+    settings = replace(double, settings={"sleep_on": "FEV-1"})
+    how = Interpreter(query_seconds=0.5)
+    PeerSuite(settings, tmp_path, how, silent).run(chosen(["FEV-1", "LEP-1"]))
+    problems = {record.query: record.problem for record in read_records(tmp_path)}
+    assert problems == {"FEV-1": "TooLong: given up after 0.5 s", "LEP-1": None}
+
+
+def test_a_peer_is_ended_in_time_and_keeps_what_it_has(
+    double: PeerSettings, tmp_path: Path
+) -> None:
+    settings = replace(double, settings={"sleep_on": "FEV-1"})
+    said: list[str] = []
+    began = time.monotonic()
+    suite = PeerSuite(settings, tmp_path, Interpreter(seconds=5.0), said.append)
+    suite.run(chosen(["LEP-1", "FEV-1", "FEV-10"]))
+    assert time.monotonic() - began < 30.0
+    assert [record.query for record in read_records(tmp_path)] == ["LEP-1"]
+    assert said[-1] == "Ended after 5 s without FEV-1, FEV-10."
+
+
+def test_a_peer_gets_its_own_packages_and_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/ours")
+    assert "PYTHONPATH" not in Interpreter().environment
+    assert Interpreter(path="/theirs").environment["PYTHONPATH"] == "/theirs"
 
 
 def test_transformers_says_what_covey_says(double: PeerSettings, tmp_path: Path) -> None:
     queries = chosen(["BIO-2", "FEV-11"])
     Suite(Settings(model=double.model, scale=0.0), tmp_path, silent).run(queries)
     settings = replace(double, peer="transformers", label="transformers", settings={"batch": 4})
-    PeerSuite(settings, tmp_path, sys.executable, silent).run(queries)
+    PeerSuite(settings, tmp_path, Interpreter(), silent).run(queries)
     names = ("covey", "transformers")
     files = [
         {plan.id: tmp_path / "answers" / f"{name}.{plan.id}.npz" for plan in queries}

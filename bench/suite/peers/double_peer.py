@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ class Double(Peer):
 
     def load(self, model: str, settings: dict[str, Any]) -> dict[str, str]:
         self._fail_on = settings.get("fail_on")
+        self._sleep_on = settings.get("sleep_on")
         return {"numpy": np.__version__}
 
     def run(self, work: Work) -> Outcome:
         if work.query == self._fail_on:
             raise RuntimeError("this query was told to fail")
+        if work.query == self._sleep_on:
+            time.sleep(60.0)
         return by_stage(work, _ask)
 
 

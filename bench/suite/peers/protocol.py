@@ -5,18 +5,23 @@ survive under the planted truth, as token ids. Texts are not repeated: a prompt 
 together from preamble, anchor, frame, heading, partner and tail. The peer writes `result.json`
 and, where it has them, `said.npz` beside them.
 
-    python PEER.py --model MODEL --settings '{"batch": 8}' FOLDER [FOLDER ...]
+    python PEER.py --model MODEL --settings '{"batch": 8}' [--seconds N] FOLDER [FOLDER ...]
+
+With --seconds a query that takes longer is given up; its result says so and the next one runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -210,6 +215,36 @@ class Peer:
         """Answer a query's prompts."""
         raise NotImplementedError
 
+    def give_up(self) -> None:
+        """Forget what is left of a query that failed or took too long."""
+
+
+class TooLong(Exception):
+    """A query that was given up."""
+
+
+@contextmanager
+def time_limit(seconds: float | None) -> Iterator[None]:
+    """Raise `TooLong` in the block once it has taken so long.
+
+    Args:
+        seconds: None for no limit.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TooLong(f"given up after {seconds:g} s")
+
+    if seconds is None:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
 
 def main(peer: Peer, arguments: Sequence[str] | None = None) -> int:
     """The command line of a peer: load once, then every folder; returns the exit status.
@@ -219,6 +254,7 @@ def main(peer: Peer, arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=f"Run {peer.name} on folders of work.")
     parser.add_argument("--model", required=True)
     parser.add_argument("--settings", type=json.loads, default={}, help="JSON")
+    parser.add_argument("--seconds", type=float, help="the most that one query may take")
     parser.add_argument("folders", nargs="+", type=Path)
     options = parser.parse_args(arguments)
     started = time.perf_counter()
@@ -232,11 +268,14 @@ def main(peer: Peer, arguments: Sequence[str] | None = None) -> int:
     for folder in options.folders:
         work = load_work(folder)
         try:
-            write_outcome(work, peer.run(work), about)
+            with time_limit(options.seconds):
+                outcome = peer.run(work)
+            write_outcome(work, outcome, about)
         except Exception as error:  # whatever the engine raises belongs into its record
             traceback.print_exc()
             problem = f"{type(error).__name__}: {error}".splitlines()[0]
             _write(folder, {"schema": SCHEMA, "query": work.query, **about, "problem": problem})
+            peer.give_up()
     return 0
 
 

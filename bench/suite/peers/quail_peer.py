@@ -53,7 +53,20 @@ class Quail(Peer):
         self._tables: set[str] = set()
         self._forcing = Forcing()
         self._forcing.install()
+        self._boot()
         return {"quail-engine": version("quail-engine"), "vllm": version("vllm")}
+
+    def _boot(self) -> None:
+        """Load the model and warm its kernels, which the session puts off to its first query."""
+        table = pa.table({"id": ["a", "b"], "text": ["TRUE", "FALSE"]})
+        provider = quail.DocumentProvider.from_table(table, "id", identity="boot")
+        self._session.register("boot", provider)
+        query = self._session.docs("boot").alias("boot")
+        prompt = quail.prompt("{0} TRUE", quail.col("boot.text"))
+        query.ai_filter(prompt, selectivity=0.5).select("boot.id").run()
+
+    def give_up(self) -> None:
+        self._forcing.clear()
 
     def run(self, work: Work) -> Outcome:
         plan = json.loads((work.folder / "plan.json").read_text(encoding="utf-8"))
@@ -124,6 +137,11 @@ class Forcing:
         self._plan: dict[str, Any] = {}
         self._rows: dict[str, dict[bytes, int]] = {}
 
+    def clear(self) -> None:
+        """Let the engine answer by itself."""
+        self._plan = {}
+        self._packed.clear()
+
     def use(self, folder: Path, plan: dict[str, Any]) -> None:
         """Take the truth and the pieces of a query."""
         self._plan = plan
@@ -144,7 +162,7 @@ class Forcing:
         forcing = self
 
         def pack_chunk(torch: Any, arena: Any, groups: list[Any], *rest: Any, **named: Any) -> Any:
-            if forcing._plan:  # the warm-up runs before any query
+            if forcing._plan:  # nothing is forced while the engine warms up
                 forcing._packed.append(forcing._answers(groups))
             return pack(torch, arena, groups, *rest, **named)
 

@@ -60,6 +60,10 @@ class Vllm(Peer):
         outcome.peak_bytes = total - free
         return outcome
 
+    def give_up(self) -> None:
+        engine = self._llm.llm_engine
+        engine.abort_request(list(engine.output_processor.request_states), internal=True)
+
     def _ask(self, stage: Stage, work: Work) -> tuple[int, np.ndarray]:
         if stage.labels:
             return self._classify(stage)
