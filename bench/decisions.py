@@ -54,7 +54,9 @@ class _Measure:
 
     def question(self, question: Question) -> QuestionLengths:
         size = tokens(question.template)
-        return QuestionLengths(0, size, _CUE) if question.arity > 1 else QuestionLengths(0, 0, size)
+        if question.arity > 1:
+            return QuestionLengths(0, size, _CUE, 1, _CUE)
+        return QuestionLengths(0, 0, size, 1, size)
 
     def documents(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         return np.array([tokens(text) for text in texts], dtype=np.int64)

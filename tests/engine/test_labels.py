@@ -13,8 +13,7 @@ from covey.engine import load
 from covey.engine.base import Counters, PromptBatch
 from covey.engine.labels import build_tree
 from covey.engine.loaded import LoadedEngine
-from covey.engine.questions import QuestionEncoder
-from covey.engine.reading import CONTENT_FREE
+from covey.engine.questions import CONTENT_FREE, QuestionEncoder
 from covey.engine.readout import answer_tokens, margins
 from covey.errors import InputError
 from covey.models.files import ModelFiles

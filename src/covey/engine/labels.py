@@ -80,6 +80,23 @@ class LabelTree:
             found[node] = found[targets[targets >= 0]].sum() + (targets < 0).sum()
         return found / self.labels
 
+    def ways(self, sizes: Floats) -> tuple[Floats, Floats]:
+        """(labels,) each: the nodes below the first on the way to a label, and their sizes.
+
+        Args:
+            sizes: (k,) of each node, 0 of the first.
+        """
+        total = np.zeros(self.nodes)
+        nodes, found = np.empty((2, self.labels))
+        for node in range(self.nodes):
+            total[node] += sizes[node]
+            for target in self.targets[self.offsets[node] : self.offsets[node + 1]].tolist():
+                if target >= 0:
+                    total[target] = total[node]
+                else:
+                    nodes[-1 - target], found[-1 - target] = self.depth[node], total[node]
+        return nodes, found
+
     def below(self, labels: Floats) -> Floats:
         """(k,): the largest of some numbers, one a label, over the labels below each node."""
         found = np.full(self.nodes, -np.inf)

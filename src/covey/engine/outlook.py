@@ -9,7 +9,12 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from covey.engine.questions import QuestionEncoder
+from covey.engine.questions import (
+    CONTENT_FREE,
+    LaterSteps,
+    QuestionEncoder,
+    content_free_question,
+)
 from covey.hardware.facts import Device
 from covey.hardware.rates import Rates
 from covey.models.costs import ModelCosts
@@ -32,11 +37,20 @@ class QuestionLengths:
         frame: behind the anchor, before anything varies.
         suffix: literal tokens behind that, without the partners, and what is read of the
             labels of one row.
+        prompts: prompts that one row is counted as: one for each label that is asked by itself.
+        asked: literal tokens behind the frame of all these prompts, computed once or not.
+        later: of a classification that goes step by step, the steps of one row behind the
+            first: fewest, expected and most.
+        prior: of each document without content that is asked about before the others.
     """
 
     opening: int
     frame: int
     suffix: int
+    prompts: int
+    asked: int
+    later: tuple[LaterSteps, LaterSteps, LaterSteps] | None = None
+    prior: tuple[int, ...] = ()
 
 
 class Measure(Protocol):
@@ -98,7 +112,11 @@ class TokenMeasure:
         """See `Measure.question`."""
         asked = self._questions.encode(question)
         opening = len(asked.opening) + len(asked.head)
-        return QuestionLengths(opening, len(asked.frame), asked.behind)
+        prior = () if content_free_question(question) is None else self.documents(CONTENT_FREE)
+        return QuestionLengths(
+            opening, len(asked.frame), asked.behind, *asked.requested,
+            asked.later_steps(), tuple(map(int, prior)),
+        )  # fmt: skip
 
     def documents(self, texts: Sequence[str]) -> Int64:
         """See `Measure.documents`."""
@@ -127,9 +145,15 @@ class ByteMeasure:
         tokens = {role: round(size / BYTES_A_TOKEN) for role, size in sizes.items()}
         frame = tokens[Role.FRAME]
         opening = tokens[Role.PREAMBLE] + tokens[Role.EXAMPLES]
-        endings = sum(len(text.encode(errors="replace")) for text in self._endings(question))
-        suffix = tokens[Role.HEADING] + tokens[Role.TAIL] + round(endings / BYTES_A_TOKEN)
-        return QuestionLengths(opening, frame, suffix)
+        literal = tokens[Role.HEADING] + tokens[Role.TAIL]
+        texts = self._endings(question)
+        endings = round(sum(len(text.encode(errors="replace")) for text in texts) / BYTES_A_TOKEN)
+        prompts = max(len(texts), 1)
+        prior = () if content_free_question(question) is None else self.documents(CONTENT_FREE)
+        return QuestionLengths(
+            opening, frame, literal + endings, prompts, prompts * literal + endings,
+            prior=tuple(map(int, prior)),
+        )  # fmt: skip
 
     def _endings(self, question: Question) -> tuple[str, ...]:
         """What is computed label by label; where labels part is known to a tokenizer only."""

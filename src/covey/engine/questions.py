@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,12 +15,28 @@ from covey.prompts.layout import Layout, Part, Role
 from covey.prompts.question import Method, Question, QuestionKind
 from covey.prompts.tokens import DocumentTokens, Encoder, Int32, Tokens
 
+# Documents that say nothing: what a question gives for them is its own leaning.
+CONTENT_FREE = ("N/A", "", "[MASK]")
+
 _PROBES = ("a", "b")
 _END = "\n"
 
 # What a further request costs besides its tokens, in tokens: its share of packing, of the
 # attention over a prompt that is read again, and of waiting for the chunk before.
 _REQUEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LaterSteps:
+    """The steps of a row behind its first, where a classification goes step by step.
+
+    Attributes:
+        count: how many; each computes the row's partners again.
+        tokens: what they compute besides.
+    """
+
+    count: float
+    tokens: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +72,43 @@ class QuestionTokens:
     @property
     def fixed(self) -> int:
         """Tokens of the longest prompt that are no document's."""
-        literal = sum(len(piece) for piece in self.suffix if not isinstance(piece, int))
         longest = 0 if self.probes is None else int(self.probes.lengths.max())
-        return len(self.opening) + len(self.head) + len(self.frame) + literal + longest
+        return len(self.opening) + len(self.head) + len(self.frame) + self._literal + longest
 
     @property
     def behind(self) -> int:
         """Literal tokens of the suffixes of a row and of its probes, each computed once."""
-        literal = sum(len(piece) for piece in self.suffix if not isinstance(piece, int))
         if self.stepwise and self.tree is not None:
-            return literal + len(self.tree.paths[0])
-        return literal + (0 if self.probes is None else build_trie(self.probes).size)
+            return self._literal + len(self.tree.paths[0])
+        return self._literal + (0 if self.probes is None else build_trie(self.probes).size)
+
+    @property
+    def _literal(self) -> int:
+        return sum(len(piece) for piece in self.suffix if not isinstance(piece, int))
+
+    @property
+    def requested(self) -> tuple[int, int]:
+        """Prompts that a row is counted as, and the literal tokens of all their suffixes."""
+        if self.probes is None:
+            return 1, self._literal
+        if self.tree is not None:  # what is read behind the cue is no prompt more
+            return 1, self._literal + len(self.tree.paths[0])
+        count = len(self.probes)
+        return count, count * self._literal + int(self.probes.lengths.sum())
+
+    def later_steps(self) -> tuple[LaterSteps, LaterSteps, LaterSteps] | None:
+        """The fewest, those for labels that are all as likely, and the most; None without steps.
+
+        The fewest lead to the nearest label and the most read all nodes.
+        """
+        if self.tree is None or not self.stepwise:
+            return None
+        sizes = np.array([self._literal + len(path) for path in self.tree.paths], np.float64)
+        sizes[0] = 0.0  # the first step is none of the later ones
+        nodes, tokens = self.tree.ways(sizes)
+        fewest = LaterSteps(float(nodes.min()), float(tokens.min()))
+        likely = LaterSteps(float(nodes.mean()), float(tokens.mean()))
+        return fewest, likely, LaterSteps(self.tree.nodes - 1.0, float(sizes.sum()))
 
 
 class QuestionEncoder:
@@ -175,6 +217,13 @@ class QuestionEncoder:
         for text in texts:
             found += self._encoder.ids(text)
         return np.array(found, dtype=np.int32)
+
+
+def content_free_question(question: Question) -> Question | None:
+    """What content-free documents are asked for a question; None where they are not."""
+    if question.calibration is None or not question.calibration.prior:
+        return None
+    return replace(question, calibration=None, full=True)
 
 
 def _common(left: Int32, right: Int32) -> int:

@@ -13,9 +13,6 @@ from covey.engine.questions import QuestionTokens
 from covey.prompts.forest.ragged import Int64, offsets_of, ranges
 from covey.prompts.question import Question, QuestionKind
 
-# Documents that say nothing: what a question gives for them is its own leaning.
-CONTENT_FREE = ("N/A", "", "[MASK]")
-
 
 @dataclass(frozen=True, slots=True)
 class Values:

@@ -22,8 +22,8 @@ from covey.engine.labels import Floats
 from covey.engine.limits import Limits
 from covey.engine.pairs import Pairs, pairs_of
 from covey.engine.planning import JobPlanner
-from covey.engine.questions import QuestionEncoder
-from covey.engine.reading import CONTENT_FREE, ChunkReading, Values, scores_of
+from covey.engine.questions import CONTENT_FREE, QuestionEncoder
+from covey.engine.reading import ChunkReading, Values, scores_of
 from covey.engine.reads import Reads
 from covey.engine.retention import RecomputeCost
 from covey.engine.runtime import ChunkRunner, Launched

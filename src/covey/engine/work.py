@@ -12,7 +12,7 @@ import numpy as np
 from covey.engine.base import PromptBatch
 from covey.engine.labels import Floats
 from covey.engine.pairs import Pairs
-from covey.engine.questions import QuestionTokens
+from covey.engine.questions import QuestionTokens, content_free_question
 from covey.engine.reading import Branches, RowValues, Stepper, Values
 from covey.prompts.forest.ragged import Int64
 from covey.prompts.question import Question
@@ -110,7 +110,7 @@ class Priors:
 
     def unknown(self, question: Question) -> Question | None:
         """The question to ask content-free documents, where that has not been done."""
-        plain = _plain(question)
+        plain = content_free_question(question)
         if plain is None or plain in self._parts:
             return None
         self._parts[plain] = []
@@ -127,7 +127,7 @@ class Priors:
 
     def of(self, question: Question) -> Floats | None:
         """(width,) float64, what to subtract from the scores of a question, if anything."""
-        plain = _plain(question)
+        plain = content_free_question(question)
         return None if plain is None else self._found.get(plain)
 
     def failed(self, question: Question) -> bool:
@@ -139,15 +139,8 @@ class Priors:
         """Take the work out of a queue whose prior is known or not needed."""
         for _ in range(len(queue)):
             work = queue.popleft()
-            plain = _plain(work.question)
+            plain = content_free_question(work.question)
             if plain is None or plain in self._found:
                 yield work
             else:
                 queue.append(work)
-
-
-def _plain(question: Question) -> Question | None:
-    """What content-free documents are asked for a question; None where they are not."""
-    if question.calibration is None or not question.calibration.prior:
-        return None
-    return replace(question, calibration=None, full=True)

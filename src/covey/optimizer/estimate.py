@@ -12,7 +12,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from covey.engine.outlook import Outlook
+from covey.engine.questions import content_free_question
 from covey.logical.calls import AICall, Reading
 from covey.optimizer.cost import (
     Lengths,
@@ -34,6 +37,7 @@ from covey.plan.forecast import (
     Sums,
     Tally,
 )
+from covey.prompts.question import Question
 
 # Calls whose bounds are combined in every way; of more, all low and all high are run, and
 # either with one call the other way.
@@ -117,8 +121,10 @@ def estimate(
         price: US dollars an hour; None takes the device's.
         notes: more to tell of the figures.
     """
-    runs = [_run(result, calls, outlook) for result in results]
-    runs += [_least(run, result) for run, result in zip(runs, results, strict=True)]
+    runs = [_run(result, calls, outlook, steps=1) for result in results]
+    fewest = [_run(result, calls, outlook, steps=0) for result in results]
+    runs += [_least(run, result) for run, result in zip(fewest, results, strict=True)]
+    runs += [_run(result, calls, outlook, steps=2) for result in results]
     if sum(rate.low < rate.high for rate in rates.values()) > MAX_COMBINED:
         runs += _beyond(runs[: len(results)])
     works = [run.total for run in runs]
@@ -148,7 +154,13 @@ def estimate(
     return _timed(forecast, works, outlook, price, top)
 
 
-def _run(result: DryResult, calls: Sequence[AICall], outlook: Outlook) -> _Run:
+def _run(result: DryResult, calls: Sequence[AICall], outlook: Outlook, *, steps: int) -> _Run:
+    """The work of a dry run.
+
+    Args:
+        steps: 0 for the least that it may take, 1 for what is expected, 2 for the most: of a
+            classification the fewest, likely or all steps.
+    """
     works = {}
     opening = 0
     for call in calls:
@@ -156,10 +168,38 @@ def _run(result: DryResult, calls: Sequence[AICall], outlook: Outlook) -> _Run:
         if tally is not None:
             lengths = outlook.measure.question(call.question)
             opening = max(opening, lengths.opening if call.question.arity else 0)
-            works[call.index] = _work(call, tally, outlook)
+            works[call.index] = _work(call.question, tally, outlook, steps)
     scale = max((t.stem_scale for t in result.tallies.values()), default=1.0)
-    total = sum(works.values(), Work(fresh=float(opening)))
+    priors = _priors(result, calls, outlook, steps)
+    total = sum([*works.values(), priors], Work(fresh=float(opening)))
     return _Run(replace(total, peak=opening + result.peak * scale), works)
+
+
+def _priors(result: DryResult, calls: Sequence[AICall], outlook: Outlook, steps: int) -> Work:
+    """The work of documents without content; they are asked once, and are nobody's prompts.
+
+    At most each question computes them anew, where they are not kept for the next.
+    """
+    work = Work()
+    asked, framed = set[Question](), set[object]()
+    for call in calls:
+        plain = content_free_question(call.question)
+        tally = result.tallies.get(call.index)
+        if plain is None or plain in asked or tally is None or not tally.prompts:
+            continue
+        asked.add(plain)
+        documents = np.array(outlook.measure.question(call.question).prior, dtype=np.float64)
+        own = Tally(prompts=float(len(documents)), anchors=float(len(documents)))
+        # Judgements of one document share their frame, a join's is its own.
+        frame = plain.kind if plain.arity == 1 else plain
+        if frame not in framed or steps == 2:
+            own.stems.add(documents)
+        framed.add(frame)
+        own.before.add(documents)
+        own.partners.add(documents * max(plain.arity - 1, 0))
+        if len(documents):
+            work += _work(plain, own, outlook, steps)
+    return replace(work, prompts=0.0)
 
 
 def _least(run: _Run, result: DryResult) -> _Run:
@@ -206,12 +246,12 @@ def _beyond(runs: Sequence[_Run]) -> list[_Run]:
     ]
 
 
-def _work(call: AICall, tally: Tally, outlook: Outlook) -> Work:
-    """The work of one call, in all rows."""
+def _work(question: Question, tally: Tally, outlook: Outlook, steps: int) -> Work:
+    """The work of one call's question, in all rows; `steps` as in `_run`."""
     budget = _NO_BUDGET if outlook.costs is None else float(outlook.costs.budget)
-    fixed = outlook.measure.question(call.question)
+    fixed = outlook.measure.question(question)
     frame = Lengths.fixed(fixed.frame)
-    before = _lengths(tally.before) if call.question.arity else Lengths.fixed(0.0)
+    before = _lengths(tally.before) if question.arity else Lengths.fixed(0.0)
     new = stems(tally.stems.count, _lengths(tally.stems), fixed.frame, budget, kept=tally.kept)
     new = new.times((1.0 - tally.shared) * tally.stem_scale)
     framed = suffixes(tally.reframed * tally.stem_scale, frame, before, budget)
@@ -224,9 +264,19 @@ def _work(call: AICall, tally: Tally, outlook: Outlook) -> Work:
         anchors=tally.anchors * tally.stem_scale,
         resident=not tally.stems.count,
     )
+    requested = fixed.prompts * (whole + _lengths(tally.partners)).mean + fixed.asked
+    tails = replace(tails, requested=tails.prompts * requested)
     work = new + replace(framed, prompts=0.0, requested=0.0) + tails
+    passes = 1.0
+    if fixed.later is not None and fixed.later[steps].count:
+        later = fixed.later[steps]
+        own = Lengths.fixed(later.tokens / later.count)
+        count = tally.prompts * tally.scale * later.count
+        more = suffixes(count, _lengths(tally.partners) + own, whole, budget)
+        work += replace(more, prompts=0.0, requested=0.0)
+        passes += math.ceil(later.count)
     # A call waits for the one before it, so that its last pass is never shared.
-    return replace(work, passes=max(work.passes, 1.0)) if tails.prompts else work
+    return replace(work, passes=max(work.passes, passes)) if tails.prompts else work
 
 
 def _lengths(sums: Sums) -> Lengths:

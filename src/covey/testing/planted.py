@@ -277,7 +277,8 @@ class _PlantedMeasure:
     exact = True
 
     def question(self, question: Question) -> QuestionLengths:
-        return QuestionLengths(0, 0, _tokens(question.template))
+        tokens = _tokens(question.template)
+        return QuestionLengths(0, 0, tokens, 1, tokens)
 
     def documents(self, texts: Sequence[str]) -> Ints:
         return np.array([_tokens(text) for text in texts], dtype=np.int64)
