@@ -6,9 +6,9 @@ The checkpoint is one for bench/hopper.py, or any folder or .gguf file that the 
 run. Four shapes of bench/hopper.py, reduced, are asked by default and under each option; each run
 is made twice and the second is timed, tokenising included. Margins of the same prompts are
 compared with the default's: answers that turned, per 10,000, and the largest default margin of one
-that did; mean and largest difference; and the spread (standard deviation) of the default's margins.
-The line "other schedule" is the default against itself in chunks of an eighth, documents in the
-opposite order: the noise that is there anyway.
+that did; mean and largest difference, and the mean with its sign (shift); and the spread (standard
+deviation) of the default's margins. The line "other schedule" is the default against itself in
+chunks of an eighth, documents in the opposite order: the noise that is there anyway.
 Errors of the options' kernels against float64 and their sustained times come first.
 With random weights flips are to be read beside that noise only; they bound nothing for a
 trained model.
@@ -38,44 +38,13 @@ from covey.kernels.fast import FAST_NAMES
 from covey.models.spec import WeightDtype
 from gpu_timing import sustained, versions
 from hopper import Run, run_shape
+from hopper_margins import compare, print_margins
 from hopper_shapes import Shape, make_shape
 
 # Anchors of each shape: enough that a run takes one to two seconds on an H200.
 ANCHORS = {"filter-reviews": 600, "join-evidence": 30, "join-reports": 8, "filter-traces": 48}
 VARIANTS = {name: (name,) for name in FAST_NAMES} | {"both": ("fp8-rows", "fp8-attention")}
 _TIMED_ROWS = 32_768
-
-
-def compare(default: np.ndarray, other: np.ndarray) -> dict[str, float]:
-    """How far margins of the same prompts are apart; those without an answer are left out."""
-    there = np.isfinite(default) & np.isfinite(other)
-    base, found = default[there], other[there]
-    off, flipped = np.abs(base - found), (base > 0) != (found > 0)
-    return {
-        "prompts": len(base),
-        "missing": int((~there).sum()),
-        "flips": float(flipped.mean() * 1e4) if len(base) else 0.0,
-        "largest_flipped": float(np.abs(base[flipped]).max(initial=0.0)),
-        "mean": float(off.mean()) if len(base) else 0.0,
-        "largest": float(off.max(initial=0.0)),
-        "spread": float(base.std()) if len(base) else 0.0,
-    }
-
-
-def print_figures(label: str, figures: dict[str, float]) -> None:
-    """One line of a shape."""
-    time_text = " " * 18
-    if "seconds" in figures:
-        time_text = f"{figures['seconds']:8.2f}{figures['us_a_token']:10.2f}"
-    margin_text = ""
-    if "flips" in figures:
-        margin_text = (
-            f"{figures['flips']:9.0f}{figures['largest_flipped']:10.3f}{figures['mean']:9.3f}"
-            f"{figures['largest']:9.3f}{figures['spread']:9.2f}"
-        )
-        if figures["missing"]:
-            margin_text += f"  {figures['missing']:.0f} without an answer"
-    print(f"  {label:<18}{time_text}{margin_text}", flush=True)
 
 
 def timed(engine: LoadedEngine, shape: Shape) -> tuple[Run, dict[str, float]]:
@@ -116,8 +85,8 @@ def run_default(
         margins[shape.name] = run.margins
         noise = compare(run.margins, other_schedule(engine, shape))
         print(f"{shape.name}: {shape.prompts:,} prompts, {took['fresh']:,} fresh tokens")
-        print_figures("default", took)
-        print_figures("other schedule", noise)
+        print_margins("default", took)
+        print_margins("other schedule", noise)
         results["shapes"][shape.name] = {"default": took, "other schedule": noise}
 
 
@@ -134,7 +103,7 @@ def run_variant(
     def measure(shape: Shape) -> None:
         run, figures = timed(engine, shape)
         figures |= compare(default[shape.name], run.margins)
-        print_figures(shape.name, figures)
+        print_margins(shape.name, figures)
         results["shapes"][shape.name][name] = figures
 
     for shape in shapes:
@@ -145,10 +114,7 @@ def run_models(
     checkpoint: Path, shapes: list[Shape], names: list[str], results: dict[str, Any]
 ) -> None:
     """The default, then each option beside it."""
-    print(
-        f"  {'':<18}{'seconds':>8}{'us/token':>10}{'flips':>9}{'up to':>10}{'mean':>9}"
-        f"{'largest':>9}{'spread':>9}"
-    )
+    print_margins(None)
     default: dict[str, np.ndarray] = {}
     done = attempt("default", partial(run_default, checkpoint, shapes, default, results), results)
     for name in names if done else ():
