@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from covey.engine.local import LocalModel
-from covey.errors import InputError, RunError
+from covey.errors import InputError
 from covey.models.tokenizer import TextEncoder
 from covey.optimizer.cost import speed_of_light
 from covey.prompts.layout import RAW_V1
@@ -30,15 +24,12 @@ from suite.querying import write_query
 from suite.records import Record, Run, environment, read_record, record_path, write_record
 from suite.run import corpus_of, tokens_of
 from suite.sql import to_sql
+from suite.starting import Interpreter, peer_names, run_peer
 from suite.tables import DEFAULT_SEED
 from suite.tokens import CorpusTokens
 from suite.truth import Truth, plant
 from suite.work import Stage, stages
 
-_FOLDER = Path(__file__).parent / "peers"
-_POLL_SECONDS = 0.2
-# A peer that has answered all may take so long to end before it is made to.
-_FAREWELL_SECONDS = 30.0
 _TRUE = ("TRUE", " TRUE", "True", " True")
 _FALSE = ("FALSE", " FALSE", "False", " False")
 
@@ -64,11 +55,6 @@ class PeerSettings:
     truth: str = "measured"
     repeats: int = 1
     price_per_hour: float | None = None
-
-
-def peer_names() -> list[str]:
-    """The peers that there are scripts for."""
-    return sorted(path.stem.removesuffix("_peer") for path in _FOLDER.glob("*_peer.py"))
 
 
 def write_work(folder: Path, plan: Plan, tokens: CorpusTokens, truth: Truth) -> list[Stage]:
@@ -144,29 +130,6 @@ def _first_tokens(encoder: TextEncoder, words: Sequence[str]) -> list[int]:
     return sorted({encoder.ids(word)[0] for word in words})
 
 
-@dataclass(frozen=True, slots=True)
-class Interpreter:
-    """How a peer is started.
-
-    Attributes:
-        python: the interpreter of its environment.
-        path: a folder of packages for it, instead of an environment; "" for none.
-        query_seconds: after which it gives a query up; None for no limit.
-        seconds: after which it is ended, counted from its start; None for no limit.
-    """
-
-    python: str = sys.executable
-    path: str = ""
-    query_seconds: float | None = None
-    seconds: float | None = None
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Its variables: it has its own packages, and none of ours may leak into it."""
-        kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        return {**kept, "PYTHONPATH": self.path} if self.path else kept
-
-
 class PeerSuite:
     """One peer over one corpus.
 
@@ -234,47 +197,20 @@ class PeerSuite:
 
     def _start(self, works: Sequence[_Given], *, first: bool) -> None:
         """Run the peer once over all work, and read each result as it comes."""
-        how = self._interpreter
-        script = _FOLDER / f"{self._settings.peer}_peer.py"
-        command = [how.python, str(script), "--model", str(self._model.files.path)]
-        command += ["--settings", json.dumps(self._settings.settings)]
-        if how.query_seconds is not None:
-            command += ["--seconds", str(how.query_seconds)]
-        began = time.monotonic()
-        left = list(works)
-        command += [str(each.folder) for each in works]
-        with subprocess.Popen(command, env=how.environment, start_new_session=True) as peer:
-            try:
-                while left and peer.poll() is None:
-                    time.sleep(_POLL_SECONDS)
-                    left = self._read_finished(left, first=first)
-                    if how.seconds is not None and time.monotonic() - began > how.seconds:
-                        break
-            finally:
-                late = bool(left) and peer.poll() is None
-                _end(peer, at_once=late)
-        left = self._read_finished(left, first=first)
-        if late:
-            queries = ", ".join(each.plan.id for each in left)
-            self._say(f"Ended after {how.seconds:g} s without {queries}." if left else "Ended.")
-        elif left or peer.returncode:
-            raise RunError(
-                f"The peer {self._settings.peer} ended with status {peer.returncode} before it had"
-                f" answered; what it said stands above. Its interpreter was {how.python}: --python"
-                " names another."
-            )
+        given = {each.folder: each for each in works}
 
-    def _read_finished(self, works: Sequence[_Given], *, first: bool) -> list[_Given]:
-        """Read the results that are there; returns the work that has none."""
-        left = []
-        for each in works:
-            path = each.folder / "result.json"
-            if path.is_file():
-                self._read(each.plan, each.folder, each.asked, first=first)
-                path.unlink()
-            else:
-                left.append(each)
-        return left
+        def take(folder: Path) -> None:
+            each = given[folder]
+            self._read(each.plan, folder, each.asked, first=first)
+
+        settings = self._settings
+        path = self._model.files.path
+        left = run_peer(
+            settings.peer, path, settings.settings, self._interpreter, list(given), take
+        )
+        if left:
+            names = ", ".join(given[folder].plan.id for folder in left)
+            self._say(f"Ended after {self._interpreter.seconds:g} s without {names}.")
 
     def _read(self, plan: Plan, folder: Path, asked: list[Stage], *, first: bool) -> None:
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
@@ -313,19 +249,6 @@ class _Given:
     plan: Plan
     folder: Path
     asked: list[Stage]
-
-
-def _end(peer: subprocess.Popen[bytes], *, at_once: bool) -> None:
-    """Let the peer end by itself, or end it and all that it started."""
-    try:
-        if not at_once:
-            peer.wait(_FAREWELL_SECONDS)
-    except subprocess.TimeoutExpired:
-        at_once = True
-    if at_once:
-        # It leads a session of its own: workers that it started end with it.
-        with suppress(ProcessLookupError):
-            os.killpg(peer.pid, signal.SIGKILL)
 
 
 def _run(result: dict[str, Any]) -> Run:
