@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from suite.highlights import sections
 from suite.plots import draw
 from suite.records import Record, read_records
 from suite.summary import Row, geometric_mean, summarise, write_csv
@@ -37,6 +38,7 @@ def report_text(records: Sequence[Record], rows: Sequence[Row], plots: Sequence[
         _query_table(rows),
         "## Engines side by side",
         _side_by_side(rows),
+        *sections(rows),
     ]
     problems = [row for row in rows if row.problem is not None]
     if problems:
@@ -56,12 +58,16 @@ _HOW_TO_READ = (
     " of fresh tokens above the least for the prompts that the engine asked, which a planner"
     " may choose in another order. A planted model computes nothing: its seconds are the"
     " planner's and executor's alone. SoL is the roofline time of the minimum at the"
-    " datasheet's peaks; x SoL is seconds over it. A dash is what the engine does not tell."
+    " datasheet's peaks; x SoL is seconds over it. A dash is what the engine does not tell. Scale 0"
+    " is the smoke size."
 )
 
 
 def _setting(records: Sequence[Record]) -> str:
-    lines = ["| engine | settings | machine | versions | commit |", "|---|---|---|---|---|"]
+    lines = [
+        "| engine | settings | start, s | machine | limits | versions | commit |",
+        "|---|---|--:|---|---|---|---|",
+    ]
     seen = set()
     for record in records:
         settings = ", ".join(f"{name} {value}" for name, value in record.settings.items())
@@ -70,18 +76,32 @@ def _setting(records: Sequence[Record]) -> str:
         versions = ", ".join(f"{k} {v}" for k, v in where.get("packages", {}).items())
         commit = (where.get("commit") or "unknown")[:10]
         changed = " with changes" if where.get("changed") else ""
-        line = f"| {record.engine} | {settings} | {machine} | {versions} | {commit}{changed} |"
-        if line not in seen:
-            seen.add(line)
-            lines.append(line)
+        limits = record.limits or {}
+        sizes = ", ".join(f"{name} {limits[name]:,}" for name in ("budget", "slots") if limits)
+        # Parts of one run differ in when they started.
+        key = (record.engine, settings, machine, sizes, versions, commit, changed)
+        if key not in seen:
+            seen.add(key)
+            lines.append(
+                f"| {record.engine} | {settings} | {_start(record)} | {machine} | {sizes or '-'} |"
+                f" {versions} | {commit}{changed} |"
+            )
     return "\n".join(lines)
+
+
+def _start(record: Record) -> str:
+    """Seconds to a model that is ready, and of what ran before any query was measured."""
+    if record.start_seconds is None:
+        return "-"
+    warm = "" if record.warm_seconds is None else f" + {record.warm_seconds:.1f} warm-up"
+    return f"{record.start_seconds:.1f}{warm}"
 
 
 def _query_table(rows: Sequence[Row]) -> str:
     lines = [
-        "| query | engine | seconds | requested | fresh | minimum | regret | M tokens/min |"
-        " x SoL | idle | peak | $ | rows |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| query | scale | engine | seconds | requested | fresh | minimum | regret | us/token |"
+        " M tokens/min | x SoL | idle | peak | $ | rows |",
+        "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:
         if row.seconds is None:
@@ -89,12 +109,14 @@ def _query_table(rows: Sequence[Row]) -> str:
         equal = {True: " =", False: " differ", None: ""}[row.rows_equal]
         cells = [
             row.query,
+            "-" if row.scale is None else f"{row.scale:g}",
             row.engine,
             _seconds(row),
             _count(row.requested),
             _count(row.fresh),
             _count(row.minimum),
             _share(row.regret_share),
+            _number(row.us_per_token, 1, 2),
             _number(row.tokens_per_minute, 1e6, 2),
             _number(row.sol_ratio, 1, 2),
             _share(row.idle_share),

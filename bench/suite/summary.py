@@ -34,6 +34,12 @@ class Row:
         rows: of the result.
         rows_equal: whether rows equal DuckDB's.
         problem: why it did not run.
+        scale: scale factor of the tables, 0 for the smoke size.
+        device: the GPU, else what the system is.
+        prompts: answered.
+        asked_seconds: until the model had answered all; None where that was not told apart.
+        warm_seconds: of the queries that were run before any was measured.
+        us_per_token: microseconds a fresh token.
     """
 
     query: str
@@ -61,6 +67,12 @@ class Row:
     rows: int | None = None
     rows_equal: bool | None = None
     problem: str | None = None
+    scale: float | None = None
+    device: str | None = None
+    prompts: int | None = None
+    asked_seconds: float | None = None
+    warm_seconds: float | None = None
+    us_per_token: float | None = None
 
 
 def summarise(records: Iterable[Record]) -> list[Row]:
@@ -75,8 +87,19 @@ def summarise(records: Iterable[Record]) -> list[Row]:
 def _row(record: Record) -> Row:
     dataset = QUERIES[record.query].dataset
     computes = record.settings.get("model") != "planted"
+    scale = record.settings.get("scale")
+    device = record.environment.get("gpu") or record.environment.get("system")
     if not record.runs:
-        return Row(record.query, dataset, record.engine, computes, 0, problem=record.problem)
+        return Row(
+            record.query,
+            dataset,
+            record.engine,
+            computes,
+            0,
+            problem=record.problem,
+            scale=scale,
+            device=device,
+        )
     times = [run.seconds for run in record.runs]
     seconds = statistics.median_low(times)
     run = record.runs[times.index(seconds)]
@@ -86,7 +109,7 @@ def _row(record: Record) -> Row:
     least = minimum if run.minimum is None else run.minimum
     if run.fresh and least is not None:
         regret = (run.fresh - least) / run.fresh
-    device, host = run.device_seconds, run.host_seconds
+    busy, host = run.device_seconds, run.host_seconds
     price = record.price_per_hour
     return Row(
         record.query,
@@ -105,14 +128,20 @@ def _row(record: Record) -> Row:
         60.0 * record.requested / seconds if record.requested and computes else None,
         record.sol_seconds,
         seconds / record.sol_seconds if record.sol_seconds else None,
-        device,
+        busy,
         host,
-        None if device is None or host is None else max(seconds - device - host, 0.0),
-        None if device is None else max(0.0, 1.0 - device / seconds),
+        None if busy is None or host is None else max(seconds - busy - host, 0.0),
+        None if busy is None else max(0.0, 1.0 - busy / seconds),
         run.peak_bytes,
         None if price is None else seconds / 3600.0 * price,
         run.rows,
         record.rows_equal,
+        scale=scale,
+        device=device,
+        prompts=run.prompts,
+        asked_seconds=run.asked_seconds,
+        warm_seconds=record.warm_seconds,
+        us_per_token=1e6 * seconds / run.fresh if run.fresh and computes else None,
     )
 
 

@@ -172,6 +172,38 @@ def test_summary_of_repeated_runs() -> None:
     assert row.dollars == pytest.approx(0.002)
 
 
+def on_gpu(query: str, scale: float, *runs: Run, engine: str = "covey") -> Record:
+    settings = {"model": "/checkpoint", "scale": scale}
+    record = Record(query, engine, settings, {"gpu": "NVIDIA H200", "cpus": 32}, 9.0)
+    limits = {"budget": 65_536, "slots": 900_000}
+    return replace(record, requested=6_000_000, runs=list(runs), limits=limits, warm_seconds=4.0)
+
+
+def test_the_report_puts_published_seconds_beside_ours(tmp_path: Path) -> None:
+    run = Run(seconds=10.0, asked_seconds=7.215, fresh=1_000_000, prompts=5_000)
+    for query, scale in (("IMDB-1", 0.1), ("FEV-10", 0.1), ("BIO-1", 0.01)):
+        write_record(tmp_path, on_gpu(query, scale, run))
+    text = write_report(tmp_path, plots=False).read_text()
+    assert "| IMDB-1 | covey | NVIDIA H200 | 10.00 | 7.21 | 14.43 | 2.00 | 17.52 | 2.43 |" in text
+    assert "| BIO-1 | 0.01 | covey | 10.00 |" in text  # in the table, and not beside the published
+    assert "| BIO-1 | covey | NVIDIA H200" not in text
+    assert "covey, 2 queries, 14.4 s until asked. Published: 16.1 s" in text
+    assert "geometric mean of the ratios 0.68" in text
+    assert "one H100" in text and "other texts" in text
+    assert "9.0 + 4.0 warm-up" in text and "budget 65,536, slots 900,000" in text
+
+
+def test_the_report_tells_tokens_a_minute_and_labels(tmp_path: Path) -> None:
+    run = Run(seconds=7.0, asked_seconds=6.0, fresh=100_000, prompts=200_000)
+    write_record(tmp_path, replace(on_gpu("BIO-4", 0.1, run), requested=1_000_000_000))
+    slower = replace(run, seconds=8.0)
+    write_record(tmp_path, on_gpu("FEV-11", 0.1, run, slower))
+    text = write_report(tmp_path, plots=False).read_text()
+    assert "10.00 billion requested tokens a minute (1,000,000,000 in 6.00 s; 200,000" in text
+    assert "| FEV-11 | topic (11) | 0.1 | covey | 7.00 | 7.00 to 8.00 | 200,000 | 100,000 |" in text
+    assert "Beside what was published" not in text
+
+
 def test_agreement_is_counted_by_margin(tmp_path: Path) -> None:
     one, other = tmp_path / "one.npz", tmp_path / "other.npz"
     for path, scores in ((one, [[0.1], [-3.0], [5.0]]), (other, [[-0.2], [-1.0], [2.0]])):
