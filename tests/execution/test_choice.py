@@ -15,7 +15,7 @@ from covey.testing import PlantedModel
 
 # Long enough that it matters which question comes first.
 LONG = ", by all that its author says of it and leaves out" * 4
-RATES = {"A": 0.9, "B": 0.05, "J": 0.1}
+RATES = {"A": 0.9, "B": 0.05, "C": 0.06, "J": 0.1}
 
 
 def judged(question: str, documents: tuple[str, ...]) -> float:
@@ -104,3 +104,21 @@ def test_matches_of_large_tables_are_estimated_from_some_rows(monkeypatch: pytes
     again, _, estimated = run(query)
     assert again == rows
     assert estimated.decisions[0].seconds == pytest.approx(exact.decisions[0].seconds, rel=0.05)
+
+
+def test_conditions_of_several_calls_are_sampled_by_demand():
+    either = f"({asked('B', 't.s')} OR {asked('C', 't.s')})"
+    rows, model, report = run(f"SELECT id FROM t WHERE {asked('A', 't.s')} AND {either}")
+    assert len(set(model.calls)) == len(model.calls)
+    assert [d.kind for d in report.decisions] == ["order", "sample"]
+    assert {rate.source for rate in report.decisions[-1].rates} == {"sampled"}
+    first = [[condition[14] for condition in d.order] for d in report.decisions]
+    assert first == [["A", "B"], ["B", "A"]]
+    calls = Counter(question[0] for question, _ in model.calls)
+    assert calls["B"] == 600 and calls["A"] < 180
+    # C is asked where B is not TRUE, in the sample too.
+    doubted = {d for q, d in model.calls if q[0] == "B" and judged(q, d) < 0.5}
+    assert {d for q, d in model.calls if q[0] == "C"} == doubted
+    texts = {d[0] for q, d in model.calls if q[0] in "BC" and judged(q, d) > 0.5}
+    true = {d[0] for q, d in model.calls if q[0] == "A" and judged(q, d) > 0.5}
+    assert {row[0] for row in rows} == {int(text.split()[0]) for text in texts & true}

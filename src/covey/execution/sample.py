@@ -10,7 +10,7 @@ import numpy.typing as npt
 from covey.execution.asking import Asking
 from covey.execution.steps import StepRunner
 from covey.plan.choice import FlowChoice, FlowFacts, Texts
-from covey.plan.nodes import DocumentColumn, Flow, Stage
+from covey.plan.nodes import Ask, DocumentColumn, Flow, Stage
 from covey.plan.rows import Target
 
 Ints = npt.NDArray[np.int64]
@@ -78,9 +78,8 @@ class Sampler:
         self._chosen: dict[int, Ints] = {}
 
     def run(self) -> bool:
-        """Ask what is worth knowing, all at once; say whether anything was."""
+        """Ask what is worth knowing, as much as possible at once; say whether anything was."""
         asked: list[tuple[int, list[Ints]]] = []
-        tickets: frozenset[int] = frozenset()
         wanted = self._choice.samples()
         if wanted:
             share = max(wanted.values()) / max(self._runner.rows_of(self._flow.table), 1)
@@ -90,14 +89,28 @@ class Sampler:
         for number in single:
             columns = self._rows(self._flow.stages[number], wanted[number])
             if len(columns[0]):
-                ask = self._flow.stages[number].asks[0]
-                tickets |= self._runner.ask_about(ask, columns, reads=1.0)
                 asked.append((number, columns))
-        while not self._asker.done(tickets):
-            self._asker.wait()
+        # Later calls of a condition are asked about the rows that the earlier ones leave open.
+        for place in range(max((len(self._flow.stages[n].asks) for n, _ in asked), default=0)):
+            tickets: frozenset[int] = frozenset()
+            for number, columns in asked:
+                for ask in self._flow.stages[number].asks[place : place + 1]:
+                    left = self._open(ask, columns)
+                    if len(left[0]):
+                        tickets |= self._runner.ask_about(ask, left, reads=1.0)
+            while not self._asker.done(tickets):
+                self._asker.wait()
         for number, columns in asked:
             self._tell(number, columns)
         return bool(asked)
+
+    def _open(self, ask: Ask, columns: list[Ints]) -> list[Ints]:
+        """The rows of a sample that an ask is needed for."""
+        target = ask.target
+        if target is None or len(columns) > 1 or not target.conditions:
+            return columns
+        self._runner.set_batch(np.sort(columns[0]))
+        return self._runner.columns(self._flow.rows.query(target, (), target.sources[0]))
 
     def _rows(self, stage: Stage, count: int) -> list[Ints]:
         """Random rows of an ask: one column of row ids for each source of its target."""

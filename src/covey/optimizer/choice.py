@@ -228,8 +228,11 @@ class _Choice:
         return expected_seconds(work, self._rates)
 
     def _can_sample(self, condition: int) -> bool:
-        stage = self._flow.stages[self._conditions[condition]]
-        return len(stage.asks) == 1 and stage.asks[0].stop is None and bool(stage.asks[0].documents)
+        asks = self._flow.stages[self._conditions[condition]].asks
+        if any(ask.stop is not None or not ask.documents for ask in asks):
+            return False
+        # Several calls are sampled together where all are about rows of one source.
+        return len(asks) == 1 or len(self._stages[condition].sources) == 1
 
     def _sample_seconds(self, conditions: Sequence[int]) -> float:
         """Time of one row of a sample, whose document all conditions over it share."""

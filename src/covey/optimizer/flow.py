@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import AICall, Reading
 from covey.optimizer.demand import Demand, locate
+from covey.optimizer.distinct import shown_once
 from covey.optimizer.limit import enough_rows
 from covey.optimizer.nulls import reject_unanswered
 from covey.optimizer.rows import BlockRows
@@ -15,9 +16,6 @@ from covey.optimizer.workspace import LoadedSource
 from covey.plan.nodes import Ask, Flow, Stage, Step
 from covey.plan.rows import Condition, JoinRows, Relation, Target
 from covey.sql.from_clause import NotPlanned
-
-# Clauses beside which DISTINCT shows rows of sources and nothing made of several.
-_OF_DISTINCT = {"SELECT", "FROM", "WHERE"}
 
 
 class FlowPlan:
@@ -114,22 +112,15 @@ class FlowPlan:
     def _shown(self) -> frozenset[int] | None:
         """See `Flow.shown`."""
         rows, work = self._rows, self._rows.work
-        span = rows.block.clauses.get("SELECT")
-        if span is None or not set(rows.block.clauses) <= _OF_DISTINCT:
-            return None
-        inside = [token.word for token in work.tokens.inside(span)]
-        words = work.tokens.words(span)
-        if inside[:1] != ["DISTINCT"] or inside[1:2] == ["ON"] or "*" in work.edited.render(span):
-            return None
-        if words & {"OVER", "UNNEST"} or work.binder.any_aggregate(sorted(words)):
+        shown = shown_once(rows.block, work)
+        if shown is None:
             return None
         # A pair that was not asked must not pass for one that was.
         if len(rows.asked) < len(rows.wanted):
             return None
         if not reject_unanswered(rows.wanted, work.calls, work.tokens):
             return None
-        text = work.edited.render(span)
-        return self._needed_by(f"SELECT {text}", range(len(rows.loaded)))
+        return self._needed_by(f"SELECT {shown}", range(len(rows.loaded)))
 
     def rows_of(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from covey.logical.blocks import Block, Expr
 from covey.optimizer.demand import Demand
+from covey.optimizer.having import conditions_on_groups
 from covey.optimizer.outside import conditions_from_outside
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.sql.from_clause import NotPlanned
@@ -57,6 +58,7 @@ class BlockRows:
             self.loaded.append(self.work.load(self.block, number, conditions))
         self._pushed = {c.span for c in self.free} - set(spans)
         self._outside = conditions_from_outside(self.block, self.work, self.loaded)
+        self._outside += conditions_on_groups(self.block, self.work, self.loaded)
 
     def render(self, expr: Expr) -> str:
         return self.work.edited.render(expr.span)

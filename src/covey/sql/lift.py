@@ -11,6 +11,7 @@ from sqlglot import TokenType
 from covey.errors import QueryError
 from covey.logical.calls import AICall, Reading
 from covey.prompts.question import Method, Question, QuestionKind
+from covey.prompts.template import parse_template
 from covey.sql.bind import Binder
 from covey.sql.calls import RawCall, find_calls
 from covey.sql.classify import read_classification
@@ -64,6 +65,7 @@ def lift(
     binder = Binder(connection, edited)
     calls: list[AICall] = []
     alike: dict[Hashable, int] = {}
+    templates: dict[tuple[str | int, ...], str] = {}
     found = find_calls(tokens, binder.has_function, dialect)
     check_templates(found, tokens, dialect, binder.has_function)
     refuse_kept_calls(tokens, found)
@@ -74,6 +76,10 @@ def lift(
     for raw in found:
         call = _read_call(raw, len(calls), tokens, binder, dialect)
         refuse_as_condition(call, raw.spelling, tokens)
+        # However braces are escaped, what reads alike is one question: as it is written first.
+        question = call.question
+        template = templates.setdefault(tuple(parse_template(question.template)), question.template)
+        call = replace(call, question=replace(question, template=template))
         same_as = alike.setdefault(_written(call, sql), call.index)
         call = replace(call, same_as=same_as, prefix=prefix)
         calls.append(call)

@@ -1,0 +1,71 @@
+"""What a block shows of its rows, where one row with some values is as good as many.
+
+    SELECT DISTINCT t.id FROM …
+    SELECT count(DISTINCT t.id) FROM …
+    SELECT t.k, count(DISTINCT t.id) FROM … GROUP BY t.k
+
+Of the matches of a row of t the first is enough. It must not be done beside anything that
+counts or adds up matches, and not for windows.
+"""
+
+from __future__ import annotations
+
+from sqlglot import TokenType
+
+from covey.logical.blocks import Block
+from covey.optimizer.workspace import Workspace
+from covey.sql.text import Span
+
+# Clauses beside which DISTINCT shows rows of sources and nothing made of several.
+_OF_DISTINCT = {"SELECT", "FROM", "WHERE"}
+_OF_GROUPS = {*_OF_DISTINCT, "GROUP BY"}
+
+
+def shown_once(block: Block, work: Workspace) -> str | None:
+    """A SELECT list over FROM of all that the block shows; None where every row counts."""
+    span = block.clauses.get("SELECT")
+    if span is None or not set(block.clauses) <= _OF_GROUPS or "*" in work.edited.render(span):
+        return None
+    inside = [token.word for token in work.tokens.inside(span)]
+    if inside[:1] != ["DISTINCT"]:
+        return _of_groups(block, span, work)
+    if inside[1:2] == ["ON"] or not set(block.clauses) <= _OF_DISTINCT:
+        return None
+    return work.edited.render(span) if _is_plain(span, work) else None
+
+
+def _of_groups(block: Block, select: Span, work: Workspace) -> str | None:
+    tokens, group = work.tokens, block.clauses.get("GROUP BY")
+    first, last = tokens.index_at(select[0]), tokens.index_at(select[1])
+    shown = []
+    for begin, end in tokens.split(first, last, TokenType.COMMA):
+        counted = _distinct_argument(begin, end, work)
+        if counted is None and group is None:
+            return None
+        span = counted or tokens.span(begin, end)
+        if not _is_plain(span, work):
+            return None
+        shown.append(work.edited.render(span))
+    if group is not None and [token.word for token in tokens.inside(group)] != ["ALL"]:
+        shown.append(work.edited.render(group))
+    return ", ".join(shown)
+
+
+def _distinct_argument(first: int, last: int, work: Workspace) -> Span | None:
+    """What count(DISTINCT …) counts, where the item is that and perhaps an alias."""
+    tokens = work.tokens
+    if last - first < 5 or not tokens.is_open(first + 1):
+        return None
+    if (tokens[first].word, tokens[first + 2].word) != ("COUNT", "DISTINCT"):
+        return None
+    closing = tokens.partner[first + 1]
+    alias = [tokens[i].word for i in range(closing + 1, last)]
+    if len(alias) > 2 or (len(alias) == 2 and alias[0] != "AS") or closing == first + 3:
+        return None
+    return tokens.span(first + 3, closing)
+
+
+def _is_plain(span: Span, work: Workspace) -> bool:
+    """Whether an expression is made of one row."""
+    words = work.tokens.words(span)
+    return not words & {"OVER", "UNNEST"} and not work.binder.any_aggregate(sorted(words))

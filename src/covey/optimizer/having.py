@@ -1,0 +1,86 @@
+"""Conditions of HAVING that hold of all rows of a group, or of none.
+
+    before  SELECT k, count(*) FROM t WHERE AI.IF(…) GROUP BY k HAVING k < 3 AND count(*) > 1
+    asked   for the rows of t with k < 3
+
+A column that stands there outside an aggregate is a key of the group. Rows whose group is
+rejected in any case need no answer; the statement itself stays as it is. It must not be done
+under ROLLUP, CUBE and GROUPING SETS, where a key is NULL that is not NULL in the rows, nor
+for anything but comparisons: values that GROUP BY takes for one compare alike, but a
+function may tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import TokenType
+
+from covey.logical.blocks import Block
+from covey.optimizer.workspace import LoadedSource, Workspace
+from covey.sql.boolean import conjuncts
+from covey.sql.text import Span
+
+_SEVERAL_GROUPINGS = {"ROLLUP", "CUBE", "SETS", "GROUPING"}
+_WORDS = frozenset("AND OR NOT IN BETWEEN IS NULL TRUE FALSE".split())
+_MARKS = frozenset(
+    {
+        TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE,
+        TokenType.NUMBER, TokenType.STRING, TokenType.DOT, TokenType.COMMA, TokenType.R_PAREN,
+    }
+)  # fmt: skip
+
+_OPERANDS = frozenset({TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN})
+
+
+def conditions_on_groups(
+    block: Block, work: Workspace, loaded: Sequence[LoadedSource]
+) -> list[str]:
+    """Conditions on rows of FROM that follow from HAVING, as SQL over the loaded sources."""
+    group, having = block.clauses.get("GROUP BY"), block.clauses.get("HAVING")
+    if group is None or having is None:
+        return []
+    tokens = work.tokens
+    if _SEVERAL_GROUPINGS & {part for word in tokens.words(group) for part in word.split()}:
+        return []
+    first, last = tokens.index_at(having[0]), tokens.index_at(having[1])
+    relations = ", ".join(f"{source.load.table} AS {source.alias}" for source in loaded)
+    found = []
+    for condition in conjuncts(tokens, first, last, work.calls):
+        if condition.calls or not _compares_keys(condition.span, _aliases(block, work), work):
+            continue
+        text = work.edited.render(condition.span)
+        query = f"{work.with_clause(block)}SELECT ({text}) FROM {relations}"
+        if work.binder.columns(query) is not None:
+            found.append(text)
+    return found
+
+
+def _compares_keys(span: Span, aliases: set[str], work: Workspace) -> bool:
+    """Whether a condition only compares columns, which are keys, and constants."""
+    tokens = work.tokens
+    for i in range(tokens.index_at(span[0]), tokens.index_at(span[1])):
+        token, before = tokens[i], tokens[i - 1]
+        if token.kind is TokenType.L_PAREN:
+            if before.is_name and before.word not in _WORDS:
+                return False
+        elif token.word in _WORDS or token.kind in _MARKS:
+            continue
+        elif not token.is_name or before.is_name or before.kind in _OPERANDS:
+            return False  # an operator in letters, such as LIKE, stands behind an operand
+        elif before.kind is not TokenType.DOT and token.text.strip('"').lower() in aliases:
+            return False
+    return True
+
+
+def _aliases(block: Block, work: Workspace) -> set[str]:
+    """Names that the block's output gives to something: in HAVING they may mean that."""
+    tokens, select = work.tokens, block.clauses.get("SELECT")
+    if select is None:
+        return set()
+    first, last = tokens.index_at(select[0]), tokens.index_at(select[1])
+    return {
+        tokens[end - 1].text.strip('"').lower()
+        for begin, end in tokens.split(first, last, TokenType.COMMA)
+        if end - begin > 1 and tokens[end - 2].kind is not TokenType.DOT
+    }
