@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import covey
-from covey.execution import bridge
-from covey.testing import PlantedModel
+from covey.execution import bridge, flow, run
+from covey.testing import PlantedModel, planted
 
 PLANNED = "SELECT id, s FROM t WHERE AI.IF(PROMPT('A {0}', s)) ORDER BY id"
 ON_DEMAND = (
@@ -47,6 +49,140 @@ def test_batches_are_the_result_in_pieces(connection, query, rows):
     assert len(whole.fetchall()) == rows
     if pieces:
         assert pa.Table.from_batches(pieces).to_pylist() == whole.arrow().to_pylist()
+
+
+STREAMED = [
+    "SELECT id, s FROM t WHERE AI.IF(PROMPT('A {0}', s))",
+    "SELECT *, AI.CLASSIFY(s, ['x', 'y']) AS c FROM t WHERE AI.IF(PROMPT('A {0}', s)) AND id > 9",
+    "SELECT id AS n, AI.SCORE(PROMPT('A {0}', t.s)) FROM t",
+    "SELECT t.id FROM t WHERE AI.IF(PROMPT('A {0}', s)) AND NOT AI.IF(PROMPT('B {0}', s)) -- end",
+    "SELECT t.id, u.k FROM t, u WHERE t.id % 7 = u.k AND AI_JOIN(PROMPT('A {0} {1}', t.s, u.s))",
+    "WITH v AS (SELECT * FROM t WHERE AI.IF(PROMPT('A {0}', s))) "
+    "SELECT v.id FROM v JOIN u ON v.id % 7 = u.k "
+    "WHERE AI.IF(PROMPT('B {0} {1}', v.s, u.s)) OR v.id < 9",
+    "SELECT id, random() >= 0 AS r FROM (SELECT id, s FROM t WHERE id < 400 ORDER BY s) AS v "
+    "WHERE AI.IF(PROMPT('A {0}', s))",
+    "SELECT id FROM t WHERE id < 0 AND AI.IF(PROMPT('A {0}', s))",
+    "SELECT id FROM t WHERE AI.IF(PROMPT('A {0}', s), threshold => 1.0)",
+]
+WHOLE = [
+    "SELECT id FROM t WHERE AI.IF(PROMPT('A {0}', s)) ORDER BY s, id",
+    "SELECT s, count(*) AS n FROM t WHERE AI.IF(PROMPT('A {0}', s)) GROUP BY s",
+    "SELECT DISTINCT s FROM t WHERE AI.IF(PROMPT('A {0}', s))",
+    "SELECT max(id) FROM t WHERE AI.IF(PROMPT('A {0}', s))",
+    "SELECT id FROM t WHERE AI.IF(PROMPT('A {0}', s)) LIMIT 50",
+    "SELECT id, row_number() OVER (ORDER BY id) FROM t WHERE AI.IF(PROMPT('A {0}', s))",
+    "SELECT t.id, u.k FROM t LEFT JOIN u ON t.id = u.k WHERE AI.IF(PROMPT('A {0}', t.s))",
+    "SELECT id FROM t WHERE AI.IF(PROMPT('A {0}', s)) UNION ALL SELECT k FROM u",
+    "SELECT id, (SELECT min(k) FROM u) FROM t WHERE AI.IF(PROMPT('A {0}', s))",
+    "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE AI.IF(PROMPT('A {0} {1}', t.s, u.s)))",
+    "SELECT id FROM t WHERE id NOT IN (SELECT k FROM u) AND AI.IF(PROMPT('A {0}', s))",
+    ON_DEMAND,
+]
+
+
+@pytest.fixture
+def stream(monkeypatch):
+    """A connection whose tables have many texts, asked in small pieces."""
+    monkeypatch.setattr(bridge, "ROWS_A_BATCH", 40)
+    monkeypatch.setattr(bridge, "MOST_ROWS", 90)
+    monkeypatch.setattr(flow, "FIRST_BATCH", 16)
+    monkeypatch.setattr(run, "FIRST_BATCH", 16)
+    monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 10)
+    model = PlantedModel(
+        lambda question, documents: sum(map(ord, question + "".join(documents))) % 10 / 10,
+        lambda question, labels, documents: len(documents[0]) % len(labels),
+        fingerprint="stream",
+    )
+    with covey.connect(model) as con:
+        con.model = model
+        texts = [None if i % 50 == 7 else f"text {i // 2}" for i in range(ROWS)]
+        con.register("t", pa.table({"id": range(ROWS), "s": texts}))
+        con.register("u", pa.table({"k": range(7), "s": [f"u {i}" for i in range(7)]}))
+        yield con
+
+
+@pytest.mark.parametrize("query", [*STREAMED, *WHOLE])
+def test_rows_that_come_early_are_the_rows_of_the_result(stream, query):
+    pieces = list(stream.sql(query).batches())
+    assert pieces, "one batch at least shows the columns"
+    whole = covey.connect(stream.model, cache=False)
+    whole.register("t", stream.duckdb.table("t").to_arrow_table())
+    whole.register("u", stream.duckdb.table("u").to_arrow_table())
+    expected = whole.run(query)
+    found = pa.Table.from_batches(pieces)
+    assert found.schema == expected.arrow().schema
+    assert sorted(found.to_pylist(), key=repr) == sorted(expected.arrow().to_pylist(), key=repr)
+    if " u" not in query and "ORDER" not in query:
+        assert found.to_pylist() == expected.arrow().to_pylist(), "in the order of the table"
+
+
+@pytest.mark.parametrize("query", STREAMED[:-2])
+def test_after_the_first_batch_only_a_part_is_asked(stream, query):
+    reading = stream.sql(query)
+    rows = reading.batches()
+    first = next(rows)
+    asked = len(stream.model.calls)
+    assert 0 < first.num_rows == reading.report.rows
+    rest = sum(batch.num_rows for batch in rows)
+    assert rest
+    total = len(stream.model.calls)
+    assert asked < 0.7 * total
+    assert reading.report.rows == first.num_rows + rest
+    assert reading.report.counters.prompts == total
+
+
+@pytest.mark.parametrize("query", WHOLE)
+def test_where_a_row_may_depend_on_later_ones_all_is_asked_first(stream, query):
+    rows = stream.sql(query).batches()
+    next(rows)
+    asked = len(stream.model.calls)
+    assert asked
+    list(rows)
+    assert len(stream.model.calls) == asked
+
+
+def test_a_reader_that_stops_stops_the_model_and_keeps_the_answers(stream):
+    query = stream.sql(STREAMED[0])
+    rows = query.batches()
+    first = next(rows)
+    with pytest.raises(covey.InputError, match="open result"):
+        stream.run("SELECT 1")
+    with pytest.raises(covey.InputError, match="open result"):
+        next(stream.sql(STREAMED[0]).batches())
+    rows.close()
+    asked = len(stream.model.calls)
+    assert query.report.rows == first.num_rows
+    assert asked < ROWS / 4
+    assert len(query.fetchall()) > first.num_rows
+    total = len(stream.model.calls)
+    assert len(set(stream.model.calls)) == total == 250, "nothing was asked twice"
+    assert stream.run(STREAMED[0]).report.operators[0].stored == total
+    left = stream.run("SELECT table_name FROM duckdb_tables()").fetchall()
+    assert not [name for (name,) in left if name.startswith("covey_source")]
+
+
+def test_a_reader_that_forgets_its_rows_leaves_the_connection_in_order(stream):
+    for _ in zip(stream.sql(STREAMED[0]).batches(), range(2), strict=False):
+        pass
+    gc.collect()
+    assert stream.run("SELECT 1").fetchall() == [(1,)]
+
+
+def test_a_mistake_comes_behind_the_rows_that_were_final_before(stream):
+    stream.register("t", pa.table({"id": range(ROWS), "s": [f"text {i}" for i in range(ROWS)]}))
+    answered = iter(range(ROWS))
+    stream.model._answer = lambda question, documents: 0.9 if next(answered) < 300 else None
+    for option, message in (("on_error => 'fail'", "failed"), ("max_error_ratio => 0.1", "ratio")):
+        answered = iter(range(ROWS))
+        found = []
+        query = f"SELECT id FROM t WHERE AI.IF(PROMPT('{message} {{0}}', s), {option})"
+        with pytest.raises(covey.RunError, match=message):
+            for batch in stream.sql(query).batches():
+                found += batch["id"].to_pylist()
+        assert found == list(range(len(found)))
+        assert 0 < len(found) <= 300
+    assert stream.run("SELECT 1").fetchall() == [(1,)]
 
 
 def test_everything_is_asked_before_the_first_batch_and_nothing_after(connection):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import shutil
 import sys
-import threading
 import weakref
 from collections.abc import Sequence
 from os import PathLike
@@ -22,6 +21,7 @@ from covey.api.models import model_source
 from covey.api.query import Query
 from covey.api.sources import register
 from covey.api.tables import start
+from covey.api.turns import Turns
 from covey.engine.base import Engine, ModelSource
 from covey.engine.outlook import Outlook
 from covey.errors import InputError
@@ -123,7 +123,7 @@ class Connection:
         self.store = store
         self.price = price
         self.budget = budget
-        self.lock = threading.RLock()
+        self.lock = Turns()
         self.table_names = itertools.count()
         self.calibrations: dict[Question, Calibration] = {}
 

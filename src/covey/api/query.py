@@ -237,30 +237,41 @@ class Query:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows of the result in Arrow batches, the whole of which is never held.
 
-        Everything is asked before the first batch, and the report is ready with it. Until
-        the last batch, or `close` of the iterator, the connection runs nothing else. A
-        result that is there already is given batch by batch.
+        Rows come while the model is still being asked, in the order of the table that gives
+        the first documents, where the query's rows are rows of its FROM: of SELECT, FROM and
+        WHERE alone, with inner joins, AI functions in WHERE, ON or SELECT, and no subquery
+        outside FROM. Everything is asked before the first batch where a row may depend on
+        later ones (ORDER BY, GROUP BY and aggregates, DISTINCT, LIMIT, window functions, outer
+        joins, UNION, EXISTS) and where `explain` names a call that runs on demand. For the
+        sake of early rows the first ones are asked in small batches, 256 rows, 256, 512 …
+
+        A result without rows gives one batch, which shows its columns. `report` goes as far
+        as the rows do. Until the last batch, or `close` of the iterator, the connection runs
+        nothing else; `close` stops the model, and keeps the answers so far. A result that is
+        there already is given batch by batch.
 
         Raises:
-            as `run`, before the first batch.
+            as `run`; while rows come also later than with the first batch.
         """
         if self._result is not None:
             yield from self._result.to_batches()
             return
-        with self._connection.lock:
+        with self._connection.lock.reading():
             last = len(self._statements) - 1
             answers, documents = self._asked
             watch = self._watch()
-            reports = []
+            reports: list[Report] = []
             for number in range(last):
                 statement = self._statement(number)
                 self._refuse(statement)
                 reports.append(statement.run(answers, documents, watch)[1])
             statement = self._statement(last)
             self._refuse(statement)
-            report, rows = statement.batches(answers, documents, watch)
-            self._report = joined([*reports, report]) if reports else report
-            yield from rows
+
+            def tell(report: Report) -> None:
+                self._report = joined([*reports, report]) if reports else report
+
+            yield from statement.batches(answers, documents, watch, tell)
 
     @property
     def columns(self) -> list[str]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
 
 from covey.api.forecast import Explained, explained
 from covey.api.planning import Planning, Schema, failures
-from covey.errors import InputError, QueryError, RunError, UnsupportedError
+from covey.errors import InputError, QueryError, UnsupportedError
 from covey.execution.answers import Answers
 from covey.execution.ask import Asker
-from covey.execution.bridge import Relations
+from covey.execution.bridge import Batches, Relations
 from covey.execution.budget import BudgetWatch
 from covey.execution.lookup import Lookups
 from covey.execution.report import OperatorReport, Report
@@ -94,31 +94,31 @@ class Statement:
             return runner.run(), report
 
     def batches(
-        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
-    ) -> tuple[Report, Iterator[pa.RecordBatch]]:
-        """Run it; the rows of its result come when they are asked for, as `run`.
+        self,
+        answers: Answers,
+        documents: DocumentStore,
+        watch: BudgetWatch | None,
+        tell: Callable[[Report], None],
+    ) -> Iterator[pa.RecordBatch]:
+        """Run it, as `run`; its rows come as they are final, where they are before the end.
 
         What it holds is held until the iterator ends or is closed.
-        """
-        rows = self._batches(answers, documents, watch)
-        report = next(rows)
-        if not isinstance(report, Report):
-            raise RunError("The query has no report.")
-        return report, (row for row in rows if isinstance(row, pa.RecordBatch))
 
-    def _batches(
-        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None
-    ) -> Iterator[Report | pa.RecordBatch]:
-        """The report, when everything is asked, then the rows."""
+        Args:
+            answers, documents, watch: as for `run`.
+            tell: is given the report, as far as it goes, before each batch and at the end.
+        """
         planned = self._planning.planned(self._expanded, answers, documents)
         with planned as (plan, lookups), failures():
             with self._asking(plan, lookups, answers, documents, watch) as (runner, report):
-                if plan.effects:
-                    table = runner.run()
-                else:
+                if plan.piece is not None:
+                    yield from _telling(runner.pieces(plan.piece), report, tell)
+                    return
+                table = runner.run() if plan.effects else None
+                if table is None:
                     runner.prepare()
-            yield report
-            yield from table.to_batches() if plan.effects else runner.batches()
+            rows = runner.batches() if table is None else (b for b in table.to_batches())
+            yield from _telling(rows, report, tell)
 
     @contextmanager
     def _asking(
@@ -159,6 +159,16 @@ class Statement:
     def _planned(self) -> AbstractContextManager[tuple[PhysicalPlan, Lookups]]:
         """The plan alone: nothing is asked."""
         return self._planning.planned(self._expanded, Answers(), DocumentStore())
+
+
+def _telling(
+    rows: Batches, report: Report, tell: Callable[[Report], None]
+) -> Iterator[pa.RecordBatch]:
+    with closing(rows):
+        for batch in rows:
+            tell(report)
+            yield batch
+    tell(report)
 
 
 class TransactionStatement(Statement):

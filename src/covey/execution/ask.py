@@ -280,6 +280,11 @@ class Asker:
         if self._session is not None:
             self._session.release(documents)
 
+    def paused(self, seconds: float) -> None:
+        """For so long whoever reads the result has kept the query waiting."""
+        if self._watch is not None:
+            self._watch.paused(seconds)
+
     def check_budget(self) -> None:
         """See `Asking.check_budget`."""
         if self._watch is not None:

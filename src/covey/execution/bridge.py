@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 
 import duckdb
@@ -12,11 +12,22 @@ import pyarrow as pa
 
 from covey.errors import RunError
 from covey.plan.nodes import DocumentColumn, Load, Match, Prune, Step
-from covey.plan.rows import BATCH, BATCH_ROW, FIRST_ROW, LAST_ROW, Condition, JoinRows
+from covey.plan.rows import (
+    BATCH,
+    BATCH_ROW,
+    FIRST_OF_PIECE,
+    FIRST_ROW,
+    LAST_OF_PIECE,
+    LAST_ROW,
+    Condition,
+    JoinRows,
+)
 from covey.sql.bind import in_transaction
 from covey.sql.text import quote_name
 
 Ints = npt.NDArray[np.int64]
+# Whoever does not read them to the end closes them.
+Batches = Generator[pa.RecordBatch, None, None]
 
 # Rows of a batch of a result.
 ROWS_A_BATCH = 100_000
@@ -165,15 +176,28 @@ class Relations:
         relation = self._connection.sql(query)
         return pa.table({}) if relation is None else relation.to_arrow_table()
 
-    def batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """The result of a query, some rows at a time; the connection is busy meanwhile."""
+    def batches(self, query: str) -> Batches:
+        """The result of a query, some rows at a time; the connection is busy meanwhile.
+
+        Of a result without rows it gives one batch, which shows its columns.
+        """
         relation = self._connection.sql(query)
-        if relation is not None:
-            reader = relation.to_arrow_reader(ROWS_A_BATCH)
-            try:
-                yield from reader
-            finally:
-                reader.close()
+        if relation is None:
+            return
+        reader = relation.to_arrow_reader(ROWS_A_BATCH)
+        try:
+            batch = None
+            for batch in reader:
+                yield batch
+            if batch is None:
+                yield pa.RecordBatch.from_pylist([], reader.schema)
+        finally:
+            reader.close()
+
+    def set_piece(self, first: int, last: int) -> None:
+        """Confine the pieces of a result to some rows of a source."""
+        for name, row in ((FIRST_OF_PIECE, first), (LAST_OF_PIECE, last)):
+            self._connection.execute(f"SET VARIABLE {name} = {row}").fetchall()
 
     def drain(self, query: str) -> None:
         """Run a query for what its look-ups want; its rows are let go."""

@@ -108,6 +108,11 @@ class BudgetWatch:
         if self._started is None:
             self._started = self._clock()
 
+    def paused(self, seconds: float) -> None:
+        """For so long the run stood still: that does not count."""
+        if self._started is not None:
+            self._started += seconds
+
     def before(self, prompts: int) -> None:
         """So many more prompts are about to be asked.
 

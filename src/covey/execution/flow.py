@@ -17,11 +17,12 @@ import numpy.typing as npt
 
 from covey.errors import RunError
 from covey.execution.asking import Asking
+from covey.execution.partners import first_match
 from covey.execution.sample import SEED, Sampler, flow_facts
 from covey.execution.steps import StepRunner
 from covey.plan.choice import Chooser, Decision, FlowChoice
-from covey.plan.nodes import Ask, DocumentColumn, Flow, Stop
-from covey.plan.rows import Target, tied
+from covey.plan.nodes import Ask, DocumentColumn, Flow
+from covey.plan.rows import Target
 from covey.prompts.documents import NULL_ID
 from covey.prompts.sets import distinct, without
 
@@ -71,14 +72,21 @@ class FlowRunner:
         runner: asks one call for the rows of a query.
         asker: the engine's side.
         chooser: decides the order of conditions; None keeps that of the plan.
+        early: whether the first rows are wanted early: then the first batches are small.
 
     Attributes:
         decisions: what was decided, in order.
     """
 
     def __init__(
-        self, step: Flow, runner: StepRunner, asker: Asking, chooser: Chooser | None = None
+        self,
+        step: Flow,
+        runner: StepRunner,
+        asker: Asking,
+        chooser: Chooser | None = None,
+        early: bool = False,
     ) -> None:
+        self._early = early
         self._step = step
         self._runner = runner
         self._asker = asker
@@ -100,6 +108,15 @@ class FlowRunner:
 
     def run(self) -> None:
         """Ask until every row is through, or enough are found."""
+        for _ in self.through():
+            pass
+
+    def through(self) -> Iterator[int]:
+        """Ask on; give, each time it grows, the row id of the source before which all are through.
+
+        Rows that are through have all the answers that they need.
+        """
+        done = 0
         total = 0 if self._step.needed == 0 else self._runner.rows_of(self._step.table)
         self._choose(total)
         while self._batches or self._next_row < total:
@@ -124,6 +141,9 @@ class FlowRunner:
                     if self._step.found is None:
                         self._go_on(*answered)
             self._review()
+            end = min([self._next_row, *(int(b.rows[0]) for b in self._batches if len(b.rows))])
+            if end > done:
+                yield (done := end)
 
     @property
     def found(self) -> int:
@@ -185,6 +205,12 @@ class FlowRunner:
         return 1 if self._step.found is not None else IN_FLIGHT
 
     def _end_of_batch(self, total: int) -> int:
+        end = self._whole_batch(total)
+        if self._early:
+            end = min(end, self._next_row + max(self._next_row, FIRST_BATCH))
+        return end
+
+    def _whole_batch(self, total: int) -> int:
         step, first = self._step, self._next_row
         if step.needed is not None:
             # Each batch as large as all before it: at most twice too many are asked.
@@ -258,29 +284,11 @@ class FlowRunner:
         """An ask for the rows of the batch that pass what is decided."""
         if ask.target is None:
             raise RunError("An ask of a flow names no rows: the plan is damaged.")
-        stop = ask.stop or self._first_match(ask, decided)
+        left = [self._step.stages[i] for i in self._order if i not in decided]
+        stop = ask.stop or first_match(self._step, ask, left)
         if stop is not None and stop.target is not None:
             stop = replace(stop, decided=self._query(stop.target, decided))
         return replace(ask, demand=self._query(ask.target, decided), stop=stop)
-
-    def _first_match(self, ask: Ask, decided: tuple[int, ...]) -> Stop | None:
-        """When a row that is shown needs no more partners: behind all other conditions."""
-        shown, target, graph = self._step.shown, ask.target, self._step.rows
-        left = [i for i in self._order if i not in decided]
-        if shown is None or target is None or len(left) != 1:
-            return None
-        if self._asks(left[0])[-1].call != ask.call:
-            return None
-        keys = [source for source in target.sources if source in shown]
-        if not 0 < len(keys) < len(target.sources) or target.sources[: len(keys)] != tuple(keys):
-            return None
-        passes = [c for c in (stage.passes for stage in self._step.stages) if c is not None]
-        conditions = [*graph.conditions, *passes]
-        # What the other sources are tied to must all be in the keys, or a match for one row
-        # would decide another.
-        if not tied(frozenset(target.sources) - shown, shown, conditions) <= set(keys):
-            return None
-        return Stop(len(keys), "", Target(tuple(keys), (passes[left[0]],)))
 
     def _query(self, target: Target, decided: tuple[int, ...]) -> str:
         """The row ids of a target in rows of the batch that pass some stages."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
+
+from covey.plan.nodes import Ask, Flow, Stage, Stop
+from covey.plan.rows import Target, tied
 
 Ints = npt.NDArray[np.int64]
 
@@ -60,3 +65,28 @@ class Partners:
         for column in columns[: self._keys]:
             new[1:] |= column[1:] != column[:-1]
         return np.cumsum(new) - 1
+
+
+def first_match(flow: Flow, ask: Ask, left: Sequence[Stage]) -> Stop | None:
+    """When a row that a DISTINCT shows needs no more partners: behind all other conditions.
+
+    Args:
+        flow: the rows on their way.
+        ask: about to be asked.
+        left: the stages that are not decided, its own among them.
+    """
+    shown, target = flow.shown, ask.target
+    if shown is None or target is None or len(left) != 1 or left[0].passes is None:
+        return None
+    if left[0].asks[-1].call != ask.call:
+        return None
+    keys = [source for source in target.sources if source in shown]
+    if not 0 < len(keys) < len(target.sources) or target.sources[: len(keys)] != tuple(keys):
+        return None
+    passes = [stage.passes for stage in flow.stages if stage.passes is not None]
+    # What the other sources are tied to must all be in the keys, or a match for one row
+    # would decide another.
+    conditions = [*flow.rows.conditions, *passes]
+    if not tied(frozenset(target.sources) - shown, shown, conditions) <= set(keys):
+        return None
+    return Stop(len(keys), "", Target(tuple(keys), (left[0].passes,)))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 
 import pyarrow as pa
 
 from covey.errors import RunError
 from covey.execution.ask import Asker
-from covey.execution.bridge import Relations
-from covey.execution.flow import FlowRunner
+from covey.execution.bridge import Batches, Relations
+from covey.execution.flow import FIRST_BATCH, FlowRunner
 from covey.execution.lookup import Lookups
 from covey.execution.report import Report
 from covey.execution.steps import DRAWS_OTHERS, StepRunner
@@ -77,18 +77,75 @@ class Runner:
         self._asker.check()
         self._report.seconds = time.perf_counter() - started - self._report.load_seconds
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Batches:
         """The rows of a prepared query, which are never held all at once.
 
         Raises:
             RunError: a row lacks an answer: the query draws others every time it runs.
         """
-        for batch in self._relations.batches(self._plan.final):
-            # What a look-up notes it has noted before its rows are here.
-            if self._lookups.lacks_answers:
-                raise RunError(f"The query wants answers that it did not ask for: {DRAWS_OTHERS}")
-            self._report.rows += batch.num_rows
-            yield batch
+        with closing(self._read(self._plan.final)) as rows:
+            for batch in rows:
+                self._report.rows += batch.num_rows
+                yield batch
+
+    def pieces(self, query: str) -> Batches:
+        """Ask, and give the rows that are final meanwhile; see `PhysicalPlan.piece`.
+
+        Time that the reader takes is not counted, nor charged to a budget.
+
+        Args:
+            query: the statement for a piece.
+
+        Raises:
+            RunError: as `run`.
+        """
+        started, waited, empty = time.perf_counter(), 0.0, None
+        try:
+            with closing(self._ask_and_read(query)) as rows:
+                for batch in rows:
+                    if not batch.num_rows:
+                        empty = batch
+                        continue
+                    self._report.rows += batch.num_rows
+                    before = time.perf_counter()
+                    yield batch
+                    pause = time.perf_counter() - before
+                    self._asker.paused(pause)
+                    waited += pause
+            self._asker.check()
+        finally:
+            seconds = time.perf_counter() - started - waited
+            self._report.seconds = seconds - self._report.load_seconds
+        if not self._report.rows and empty is not None:
+            yield empty
+
+    def _ask_and_read(self, query: str) -> Batches:
+        *before, last = self._plan.steps
+        for step in before:
+            self._step(step)
+        if not isinstance(last, Flow):
+            raise RunError("A result in pieces comes from no flow: the plan is damaged.")
+        flow = FlowRunner(last, self._steps, self._asker, self._chooser, early=True)
+        done, total = 0, self._steps.rows_of(last.table)
+        try:
+            for end in flow.through() if total else [0]:
+                # Each piece joins the other sources anew, so that they are not too small.
+                if end == total or end - done >= FIRST_BATCH:
+                    self._relations.set_piece(done, end - 1)
+                    yield from self._read(query)
+                    done = end
+        finally:
+            self._report.decisions += flow.decisions
+
+    def _read(self, query: str) -> Batches:
+        with closing(self._relations.batches(query)) as rows:
+            for batch in rows:
+                # What a look-up notes it has noted before its rows are here.
+                if self._lookups.lacks_answers:
+                    raise RunError(
+                        f"The query wants answers that it did not ask for: {DRAWS_OTHERS}"
+                    )
+                yield batch
 
     def _take_steps(self) -> None:
         for step in self._plan.steps:

@@ -14,6 +14,7 @@ from covey.logical.blocks import Block, Expr, Kind
 from covey.optimizer.block import BlockPlanner
 from covey.optimizer.demand import refuse_blobs
 from covey.optimizer.order import ask_order
+from covey.optimizer.pieces import plan_pieces
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import UNREAD, PhysicalPlan
 from covey.sql.from_clause import NotPlanned
@@ -66,6 +67,7 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
         effects=effects,
         rehearsal=work.edited.render(span) if effects and span is not None else None,
         on_demand={i: reason for i, reason in work.on_demand.items() if i not in work.planned},
+        piece=None if effects else plan_pieces(work),
     )
 
 

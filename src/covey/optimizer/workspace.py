@@ -124,6 +124,11 @@ class Workspace:
         # A source of which only the number of rows matters keeps one.
         return kept or columns[:1]
 
+    def tables_of(self, block: Block) -> list[str]:
+        """The temporary tables of the sources of a block that are loaded."""
+        spans = [source.span for source in block.sources or ()]
+        return [self._loaded[span].load.table for span in spans if span in self._loaded]
+
     def names_other(self, span: Span, alias: str, sources: tuple[Source, ...]) -> bool:
         """Whether a text names the alias of another source: a quick no, before binding."""
         others = {source.alias.lower() for source in sources} - {alias.lower()}

@@ -204,6 +204,8 @@ class PhysicalPlan:
         rehearsal: the query inside `final` where `final` has effects (CREATE, INSERT,
             COPY …): it is run in its place until every answer is there.
         on_demand: calls that run by demand iteration, with the reason.
+        piece: `final` confined to the rows of the last flow's source between two variables
+            of DuckDB; the result is such pieces one behind the other. None where it is not.
     """
 
     sql: str
@@ -213,6 +215,7 @@ class PhysicalPlan:
     effects: bool = False
     rehearsal: str | None = None
     on_demand: dict[int, str] = field(default_factory=dict)
+    piece: str | None = None
 
     def asks(self) -> Iterator[Ask]:
         """Every ask, those inside other steps included."""

@@ -17,6 +17,9 @@ FIRST_ROW = "covey_first_row"
 LAST_ROW = "covey_last_row"
 BATCH = "covey_batch"
 BATCH_ROW = "covey_row"
+# Variables that hold the first and last row id of a piece of the result.
+FIRST_OF_PIECE = "covey_piece_first"
+LAST_OF_PIECE = "covey_piece_last"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,62 @@
+"""The final statement for a stretch of rows, where a result is the sum of such pieces.
+
+    SELECT t.id FROM t WHERE look_up(t.rowid)
+    SELECT t.id FROM t WHERE t.rowid BETWEEN first AND last AND (look_up(t.rowid))
+
+Rows of a piece are final as soon as its stretch of the flow's source is through. Not where a
+clause looks at several rows of the result (ORDER BY, GROUP BY, DISTINCT, LIMIT, a window …), for
+a subquery, which each piece would run anew, nor where a call is left to demand iteration.
+"""
+
+from __future__ import annotations
+
+from covey.logical.blocks import Block
+from covey.optimizer.row_by_row import row_by_row
+from covey.optimizer.workspace import Workspace
+from covey.plan.nodes import Flow
+from covey.plan.rows import FIRST_OF_PIECE, LAST_OF_PIECE
+
+_CLAUSES = {"SELECT", "FROM", "WHERE"}
+
+
+def plan_pieces(work: Workspace) -> str | None:
+    """The final statement confined to the rows between two variables; None where it has none."""
+    flow = work.steps[-1] if work.steps else None
+    if not isinstance(flow, Flow) or flow.needed is not None:
+        return None
+    if any(call.index not in work.planned for call in work.calls):
+        return None
+    block = next((block for block in work.blocks if block.top and block.alone), None)
+    if block is None or block.from_span is None or not _is_sum(block, work):
+        return None
+    # The last flow may be that of a block inside.
+    if flow.table not in work.tables_of(block):
+        return None
+    stretch = (
+        f"{flow.rows.relations[flow.source].row_id} BETWEEN "
+        f"getvariable('{FIRST_OF_PIECE}') AND getvariable('{LAST_OF_PIECE}')"
+    )
+    mark = work.mark()
+    where = block.clauses.get("WHERE")
+    if where is not None:
+        work.edited.replace(where, f"{stretch} AND ({work.edited.render(where)})")
+    else:
+        relations = work.edited.render(block.from_span)
+        work.edited.replace(block.from_span, f"{relations} WHERE {stretch}")
+    text = work.edited.render()
+    work.revert(mark)
+    return None if work.binder.columns(text) is None else text
+
+
+def _is_sum(block: Block, work: Workspace) -> bool:
+    """Whether the rows of the block are those of the stretches of a source, together."""
+    if not set(block.clauses) <= _CLAUSES or not row_by_row(block, work):
+        return False
+    # A source that is a query is loaded by now.
+    sources = [source.span for source in block.sources or ()]
+    inside = [b.span for b in work.blocks if b is not block and _within(b.span, block.span)]
+    return all(any(_within(span, source) for source in sources) for span in inside)
+
+
+def _within(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
