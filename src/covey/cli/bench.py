@@ -67,16 +67,25 @@ def quality(
     model: Annotated[
         str, typer.Option("--model", "-m", metavar="MODEL", help="A name or a path.")
     ] = DEMO_MODEL,
-    rows: Annotated[int, typer.Option("--rows", min=2, help="Tickets to measure.")] = 68,
+    rows: Annotated[int, typer.Option("--rows", min=2, help="Texts to measure.")] = 68,
+    movie_reviews: Annotated[
+        str,
+        typer.Option(
+            "--movie-reviews",
+            metavar="ZIP",
+            help="Measure rated sentences of the vaderSentiment 0.5 source package instead.",
+        ),
+    ] = "",
 ) -> None:
     """Compare answers to the example tickets with hand labels, way by way."""
-    path = in_checkout(TICKETS, "covey bench quality")
+    path = movie_reviews or str(in_checkout(TICKETS, "covey bench quality"))
 
     import covey
-    from covey.cli.quality import measure
+    from covey.cli.quality import measure, measure_snippets
 
     with covey.connect(model) as connection:
-        typer.echo(measure(connection, str(path), rows))
+        table = measure_snippets if movie_reviews else measure
+        typer.echo(table(connection, path, rows))
 
 
 def _suite(arguments: list[str], command: str) -> None:

@@ -1,4 +1,4 @@
-"""`covey bench quality`: answers to the example tickets against hand labels, way by way."""
+"""`covey bench quality`: answers against labels that people gave, way by way."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from covey.cli.agreement import figures
 from covey.cli.demo import QUESTIONS, ROWS
+from covey.cli.snippets import read_snippets
 from covey.cli.table import render
 
 if TYPE_CHECKING:
@@ -20,8 +21,13 @@ LABELS = ("billing", "bug report", "shipping", "account access", "feature reques
 TASK = "What is the message mainly about?"
 # Longest text shown as an example, in characters: all rows attend to it.
 _SHORT = 400
-# Tickets that a calibration is learned from.
+# Rows that a calibration is learned from.
 _LEARNED = 80
+LIKED = "Does the writer of this sentence like the film?"
+SIDES = ("positive", "negative")
+SIDES_TASK = "Is this sentence from a film review positive or negative?"
+# A sentence whose mean rating is nearer to 0 says neither.
+_CLEAR = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,86 @@ def measure(con: covey.Connection, path: str, rows: int) -> str:
     con.register("tickets", path)
     measured = f"(FROM tickets WHERE {ROWS} AND body IS NOT NULL ORDER BY id LIMIT {rows})"
     return f"{_topics(con, measured)}\n\n{_judgements(con, measured)}"
+
+
+def measure_snippets(con: covey.Connection, path: str, rows: int) -> str:
+    """Whether sentences of movie reviews are judged as people rated them, as text.
+
+    Args:
+        con: a connection whose model is measured.
+        path: see `snippets.read_snippets`.
+        rows: how many sentences are measured, spread evenly over the file. Examples and
+            calibration come from others.
+    """
+    con.register("snippets", read_snippets(path))
+    con.run(
+        # Ids are shuffled by a multiplicative generator modulo a prime (Park and Miller, 1988).
+        "CREATE OR REPLACE TEMP TABLE rated AS SELECT *, rating > 0 AS liked, row_number() OVER "
+        f"(ORDER BY id * 48271 % 2147483647) AS place FROM snippets WHERE abs(rating) >= {_CLEAR}"
+    )
+    con.run(
+        f"CREATE OR REPLACE TEMP TABLE others AS FROM rated WHERE place > {rows} LIMIT {_LEARNED}"
+    )
+    measured = f"(FROM rated WHERE place <= {rows})"
+    lines = [("TRUE and FALSE", *line) for line in _liked(con, measured)]
+    lines += [("two labels", *line) for line in _sides(con, measured)]
+    names = ["asked for", "method", "calibration", "examples", "sentences", "agree", "commoner"]
+    return (
+        f"{LIKED} Sentences of movie reviews whose mean rating is {_CLEAR} or more from 0:\n"
+        + render([*names, "balanced", "AUC"], lines, total_rows=len(lines), width=None)
+        + f"\nlabelled: learned from {_LEARNED} other sentences; the examples are among those."
+    )
+
+
+def _liked(con: covey.Connection, measured: str) -> list[tuple[object, ...]]:
+    con.calibrate(f"{LIKED} {{body}}", "others", label="liked")
+    shown = _shown(con, "liked", ("TRUE", "FALSE"))
+    calls = ",\n".join(
+        f"AI.MARGIN(PROMPT('{LIKED} {{0}}', body){way.options(shown)}) AS m{i}"
+        for i, way in enumerate(JUDGE)
+    )
+    table = con.run(f"SELECT liked, {calls} FROM {measured}").arrow()
+    labels = table["liked"].to_pylist()
+    return [
+        ("-", *way.shown, *figures(labels, table[f"m{i}"].to_pylist()))
+        for i, way in enumerate(JUDGE)
+    ]
+
+
+def _sides(con: covey.Connection, measured: str) -> list[tuple[object, ...]]:
+    """The probability of one of two labels, for the ways that differ."""
+    ways = [way for way in CLASSIFY if way.method != "stepwise"]
+    shown = _shown(con, "liked", SIDES)
+    calls = ",\n".join(
+        f"AI.CLASSIFY(body, ['{SIDES[0]}', '{SIDES[1]}'], task_description => '{SIDES_TASK}', "
+        f"probabilities => TRUE{way.options(shown)})['{SIDES[0]}'] AS p{i}"
+        for i, way in enumerate(ways)
+    )
+    table = con.run(f"SELECT liked, {calls} FROM {measured}").arrow()
+    labels = table["liked"].to_pylist()
+    lines: list[tuple[object, ...]] = []
+    for i, way in enumerate(ways):
+        margins = [None if p is None else p - 0.5 for p in table[f"p{i}"].to_pylist()]
+        lines.append((way.method, *way.shown, *figures(labels, margins)))
+    return lines
+
+
+def _shown(con: covey.Connection, label: str, names: tuple[str, str]) -> str:
+    """SQL of four short examples, TRUE and FALSE in turn."""
+    from covey.sql.text import quote_text
+
+    texts = []
+    found = {
+        value: con.run(
+            f"SELECT body FROM others WHERE {label} = {value} AND length(body) BETWEEN 40 AND "
+            f"{_SHORT} ORDER BY place LIMIT 2"
+        ).fetchall()
+        for value in ("TRUE", "FALSE")
+    }
+    for pair in zip(*found.values(), strict=True):
+        for (body,), name in zip(pair, names, strict=True):
+            texts.append(f"{{'input': {quote_text(body)}, 'label': '{name}'}}")
+    return f"[{', '.join(texts)}]"
 
 
 def _topics(con: covey.Connection, measured: str) -> str:
