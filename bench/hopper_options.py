@@ -157,13 +157,12 @@ def product_times(results: dict[str, Any]) -> None:
     from hopper_errors import row_product
 
     own, rows = own_products(CUDA), _TIMED_ROWS
-    sums = {"by blocks": 0.0, "by rows": 0.0, "by rows, fast sums": 0.0}
+    sums = {"by blocks": 0.0, "by rows": 0.0}
     for _, out, width in WEIGHTS:
         x, weight = random_product(rows, out, width)
         sums["by blocks"] += sustained(partial(own.multiply, x, weight), 0.4)
         x, weight = row_product(rows, out, width)
-        for label, fast in (("by rows", False), ("by rows, fast sums", True)):
-            sums[label] += sustained(partial(multiply_rows, x, weight, fast), 0.4)
+        sums["by rows"] += sustained(partial(multiply_rows, x, weight), 0.4)
     print(f"products of {rows:,} rows, the gate not within, us a token:")
     for label, total in sums.items():
         results.setdefault("products", {})[label] = total / rows * 36e6

@@ -247,7 +247,7 @@ def call_of(chunk_rows: int, span: int) -> DeviceCall:
 
 @pytest.mark.parametrize(
     ("rows", "span", "pays"),
-    [(100, 4096, False), (2000, 512, False), (2000, 4096, True), (700, 0, False), (2400, 0, True)],
+    [(100, 4096, False), (2000, 512, False), (2000, 4096, True), (2048, 0, False), (4096, 0, True)],
 )
 def test_calls_run_in_fp8_where_rounding_costs_less_than_it_saves(
     rows: int, span: int, pays: bool

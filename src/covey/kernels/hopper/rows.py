@@ -4,7 +4,8 @@
     weight    (out, in) e4m3         scales (out, 1) float32
     result    (n, out) BF16
 
-`in` and `out` are multiples of 16.
+`in` and `out` are multiples of 16. Sums stay in the tensor cores, which is 11% faster and adds
+an error of 2e-3 at most to the 2.6e-2 of rounding to e4m3 (`bench/hopper_options.py`).
 """
 
 from __future__ import annotations
@@ -45,12 +46,8 @@ def quantise_rows(x: Tensor, out_dtype: torch.dtype) -> Activation:
     return out
 
 
-def multiply_rows(x: Activation, weight: Weight, fast_sums: bool = False) -> Tensor:
-    """x @ weight.T: (n, in) by (out, in) gives (n, out) BF16.
-
-    Args:
-        fast_sums: sum in the tensor cores alone, with fewer bits than float32.
-    """
+def multiply_rows(x: Activation, weight: Weight) -> Tensor:
+    """x @ weight.T: (n, in) by (out, in) gives (n, out) BF16."""
     from torch.nn.functional import ScalingType, scaled_mm
 
     if not len(x.values):
@@ -63,5 +60,5 @@ def multiply_rows(x: Activation, weight: Weight, fast_sums: bool = False) -> Ten
         scales_of(weight).t(),
         ScalingType.RowWise,
         output_dtype=torch.bfloat16,
-        use_fast_accum=fast_sums,
+        use_fast_accum=True,
     )
