@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 
 from suite.highlights import sections
@@ -131,43 +132,53 @@ def _query_table(rows: Sequence[Row]) -> str:
 
 
 def _side_by_side(rows: Sequence[Row]) -> str:
-    """Total seconds a family and engine, over the queries that all engines ran.
+    """Total seconds a family and engine over the queries that all engines ran, and each pair of
+    engines over those that both ran.
 
     A planted model computes nothing, so it stands in no comparison.
     """
-    rows = [row for row in rows if row.computes]
-    engines = sorted({row.engine for row in rows if row.seconds is not None})
-    times = {(row.query, row.engine): row.seconds for row in rows if row.seconds is not None}
-    shared = [
-        query
-        for query in dict.fromkeys(row.query for row in rows)
-        if all((query, engine) in times for engine in engines)
-    ]
-    if len(engines) < 2 or not shared:
-        return "There is no query that two or more engines ran, and all of them."
-    families = list(dict.fromkeys(query.rpartition("-")[0] for query in shared))
+    times = {
+        (row.query, row.engine): row.seconds
+        for row in rows
+        if row.computes and row.seconds is not None
+    }
+    engines = sorted({engine for _, engine in times})
+    queries = list(dict.fromkeys(query for query, _ in times))
+
+    def shared(names: Sequence[str]) -> list[str]:
+        return [query for query in queries if all((query, name) in times for name in names)]
+
+    lines = _family_table(times, engines, shared(engines)) if len(engines) > 1 else []
+    for one, other in combinations(engines, 2):
+        ratios = [times[query, other] / times[query, one] for query in shared((one, other))]
+        if ratios:
+            count = f"{len(ratios)} queries" if len(ratios) > 1 else "one query"
+            lines += [
+                "",
+                f"{other} takes {geometric_mean(ratios):.2f} times as long as {one} over {count}"
+                f" (geometric mean; {min(ratios):.2f} to {max(ratios):.2f}).",
+            ]
+    return "\n".join(lines).strip() or "There is no query that two engines ran."
+
+
+def _family_table(
+    times: Mapping[tuple[str, str], float], engines: Sequence[str], shared: Sequence[str]
+) -> list[str]:
+    """Lines of Markdown: seconds a family and engine; none where no query is shared."""
+    if not shared:
+        return []
     lines = [
         f"Over the {len(shared)} queries that every engine ran, in seconds:",
         "",
         f"| family | queries | {' | '.join(engines)} |",
         f"|---|--:|{'--:|' * len(engines)}",
     ]
-    for family in families:
-        own = [query for query in shared if query.rpartition("-")[0] == family]
+    families = list(dict.fromkeys(query.rpartition("-")[0] for query in shared))
+    for family in (*families, "all"):
+        own = [q for q in shared if family in (q.rpartition("-")[0], "all")]
         sums = [sum(times[query, engine] for query in own) for engine in engines]
         lines.append(f"| {family} | {len(own)} | {' | '.join(f'{s:.2f}' for s in sums)} |")
-    sums = [sum(times[query, engine] for query in shared) for engine in engines]
-    lines.append(f"| all | {len(shared)} | {' | '.join(f'{s:.2f}' for s in sums)} |")
-    for one in engines:
-        for other in engines:
-            if one < other:
-                ratios = [times[query, other] / times[query, one] for query in shared]
-                lines.append("")
-                lines.append(
-                    f"{other} takes {geometric_mean(ratios):.2f} times as long as {one}"
-                    f" (geometric mean; {min(ratios):.2f} to {max(ratios):.2f})."
-                )
-    return "\n".join(lines)
+    return lines
 
 
 def _seconds(row: Row) -> str:

@@ -204,6 +204,17 @@ def test_the_report_tells_tokens_a_minute_and_labels(tmp_path: Path) -> None:
     assert "Beside what was published" not in text
 
 
+def test_engines_are_compared_over_what_each_two_of_them_ran(tmp_path: Path) -> None:
+    for engine, seconds in (("covey", 1.0), ("quail", 2.0), ("vllm", 4.0)):
+        for query in ("IMDB-1", "FEV-1", "BIO-1")[: 2 if engine == "vllm" else 3]:
+            write_record(tmp_path, on_gpu(query, 0.01, Run(seconds=seconds), engine=engine))
+    text = write_report(tmp_path, plots=False).read_text()
+    assert "Over the 2 queries that every engine ran" in text
+    assert "| all | 2 | 2.00 | 4.00 | 8.00 |" in text
+    assert "quail takes 2.00 times as long as covey over 3 queries" in text
+    assert "vllm takes 2.00 times as long as quail over 2 queries" in text
+
+
 def test_agreement_is_counted_by_margin(tmp_path: Path) -> None:
     one, other = tmp_path / "one.npz", tmp_path / "other.npz"
     for path, scores in ((one, [[0.1], [-3.0], [5.0]]), (other, [[-0.2], [-1.0], [2.0]])):
