@@ -100,3 +100,11 @@ def random_product(rows: int, out: int, width: int) -> tuple[Activation, Weight]
     values = torch.randn(out, width, device=CUDA).mul_(100).clamp_(-448, 448).to(FP8)
     scales = torch.rand(out // 128, width // 128, device=CUDA) * 1e-4 + 1e-4
     return x, Weight(values, scales)
+
+
+def exact(x: Activation, weight: Weight) -> Tensor:
+    """The product in float64."""
+    assert x.scales is not None and weight.scales is not None
+    rows = x.values.double() * x.scales.double().repeat_interleave(128, 1)
+    blocks = weight.scales.double().repeat_interleave(128, 0).repeat_interleave(128, 1)
+    return rows @ (weight.values.double() * blocks).T

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -10,9 +12,10 @@ from covey.kernels.base import Activation, Chunk, KvLayer, Weight
 from covey.kernels.hopper.attend import packed_attention
 from covey.kernels.hopper.dense8 import fp8_attention
 from covey.kernels.hopper.gate import gate
+from covey.kernels.hopper.gemm import own_products
 from covey.kernels.hopper.logits import answer_logits
 from covey.kernels.hopper.norm import add_norm
-from covey.kernels.hopper.rotate import rotate_and_store
+from covey.kernels.hopper.rotate import HeadForm, rotate_and_store
 from covey.kernels.hopper.rows import multiply_rows, quantise_rows
 from covey.kernels.hopper.work import Limits
 from covey.kernels.scales import by_rows
@@ -30,10 +33,12 @@ from hopper_cases import (
     WEIGHTS,
     D,
     chunk_of,
+    exact,
     flash_attention,
     heads_of,
     kernels,
     normal,
+    random_product,
     suffixes,
 )
 
@@ -109,37 +114,66 @@ def glue_errors() -> list[tuple[str, float]]:
 
 
 def rotation_errors(rows: int) -> list[tuple[str, float]]:
-    """Rotation in place, and what lies in the arena behind slot 2**21."""
+    """Norm and rotation, by the kernel of its own and behind the FP8 product."""
+    weights = normal(D), normal(D)
+    chunk = kept_behind(rows, (1 << 21) + 100)  # offsets beyond 31 bits
+    turn = kernels().plan(chunk).turn
+    qkv = normal(rows, QKV)
+
+    def rotate(arena: KvLayer) -> Tensor:
+        rotate_and_store(*heads_of(qkv), weights, None, turn, arena, EPSILON)
+        return qkv
+
+    found = turned_errors("", qkv.double(), weights, chunk, rotate)
+    x, weight = random_product(rows, QKV, HIDDEN)
+    product = own_products(CUDA).heads
+    assert product is not None
+
+    def multiply(arena: KvLayer) -> Tensor:
+        poison()
+        form = HeadForm(HEADS, KV_HEADS, weights, turn, arena, EPSILON)
+        return product(x, weight, form)
+
+    return found + turned_errors(", in the product", exact(x, weight), weights, chunk, multiply)
+
+
+def kept_behind(rows: int, slot: int) -> Chunk:
+    """A chunk whose rows are all kept, in random order from a slot on."""
     plain = chunk_of([(rows, -1, 3000)])
-    first_slot = (1 << 21) + 100  # offsets beyond 31 bits
-    slots = np.random.default_rng(1).permutation(rows) + first_slot
-    chunk = Chunk(
+    slots = np.random.default_rng(1).permutation(rows) + slot
+    return Chunk(
         plain.tokens, plain.depths, plain.exits, plain.answers, plain.past_rows,
         plain.past_slots, np.arange(rows), slots,
     )  # fmt: skip
-    plan = kernels().plan(chunk)
-    qkv, weights = normal(rows, QKV), (normal(D), normal(D))
-    q, k, v = heads_of(qkv)
+
+
+def turned_errors(
+    label: str,
+    qkv: Tensor,
+    weights: tuple[Tensor, Tensor],
+    chunk: Chunk,
+    turn: Callable[[KvLayer], Tensor],
+) -> list[tuple[str, float]]:
+    """Errors of what `turn` makes of exact queries, keys and values, and of what it keeps."""
     angles = torch.from_numpy(chunk.depths).to(CUDA).double()[:, None] * (
         1e6 ** (-torch.arange(0, D, 2, device=CUDA).double() / D)
     )
-    expected = [_turned(x, angles, w) for x, w in ((q, weights[0]), (k, weights[1]))]
-    room = first_slot + rows
+    q, k, v = (x.double() for x in heads_of(qkv))
+    expected = _turned(q, angles, weights[0]), _turned(k, angles, weights[1])
+    room = int(chunk.kept_slots.max()) + 1
     arena = KvLayer(
         torch.full((room, KV_HEADS, D), float("nan"), device=CUDA, dtype=torch.bfloat16),
         torch.full((room, KV_HEADS, D), float("nan"), device=CUDA, dtype=torch.bfloat16),
     )
-    values = v.double()
-    rotate_and_store(q, k, v, weights, None, plan.turn, arena, EPSILON)
-    where = torch.from_numpy(slots).to(CUDA)
-    stored = error(arena.k[where], expected[1]) + error(arena.v[where], values)
-    written = int((~arena.k[:, 0, 0].isnan()).sum())
-    if written != rows:
+    found_q, found_k, _ = heads_of(turn(arena))
+    where = torch.from_numpy(chunk.kept_slots).to(CUDA)
+    stored = max(error(arena.k[where], expected[1]), error(arena.v[where], v))
+    if int((~arena.k[:, 0, 0].isnan()).sum()) != len(chunk):
         stored = float("nan")
     return [
-        ("rotated queries", error(q, expected[0])),
-        ("rotated keys", error(k, expected[1])),
-        ("keys and values in the arena", stored),
+        (f"rotated queries{label}", error(found_q, expected[0])),
+        (f"rotated keys{label}", error(found_k, expected[1])),
+        (f"keys and values in the arena{label}", stored),
     ]
 
 

@@ -23,14 +23,33 @@ from covey.kernels.base import Activation, Weight
 from covey.kernels.hopper import gemm
 from covey.kernels.hopper.fp8 import multiply_layout
 from covey.kernels.hopper.gate import gate
+from covey.kernels.hopper.products import ByHeads, Products
+from covey.kernels.hopper.rotate import HeadForm, rotate_and_store
 from gpu_timing import poison, sustained, versions
-from hopper_cases import CUDA, FFN, FP8, HIDDEN, WEIGHTS, normal, random_product
+from hopper_cases import (
+    CUDA,
+    EPSILON,
+    FFN,
+    FP8,
+    HEADS,
+    HIDDEN,
+    KV_HEADS,
+    QKV,
+    WEIGHTS,
+    D,
+    chunk_of,
+    exact,
+    heads_of,
+    kernels,
+    normal,
+    random_product,
+)
 
 ROWS = (1, 63, 128, 129, 1021, 4100, 32768)
 ODD = ("three strips", 384, 512)  # columns that no pair of strips divides
 
 
-def deep_gemm() -> gemm.Products:
+def deep_gemm() -> Products:
     """DeepGEMM, which compiles a kernel for every shape at its first use, and the gate."""
     import deep_gemm as library
 
@@ -44,10 +63,10 @@ def deep_gemm() -> gemm.Products:
     def gated(x: Activation, weight: Weight) -> Activation:
         return gate(multiply(x, weight), out_dtype=FP8, quantised=True)
 
-    return gemm.Products(multiply, gated)
+    return Products(multiply, gated)
 
 
-def peers() -> dict[str, gemm.Products]:
+def peers() -> dict[str, Products]:
     """All products that can run here, by name."""
     found = {"Covey": gemm.own_products(CUDA), "torch": gemm.torch_products(CUDA)}
     if importlib.util.find_spec("deep_gemm") is not None:
@@ -60,15 +79,7 @@ def error(found: Tensor, expected: Tensor) -> float:
     return float((found.double() - expected).norm() / expected.norm())
 
 
-def exact(x: Activation, weight: Weight) -> Tensor:
-    """The product in float64."""
-    assert x.scales is not None and weight.scales is not None
-    rows = x.values.double() * x.scales.double().repeat_interleave(128, 1)
-    blocks = weight.scales.double().repeat_interleave(128, 0).repeat_interleave(128, 1)
-    return rows @ (weight.values.double() * blocks).T
-
-
-def print_errors(products: dict[str, gemm.Products]) -> bool:
+def print_errors(products: dict[str, Products]) -> bool:
     """Print the errors of all products; whether each is under its limit."""
     good = True
     for rows in ROWS:
@@ -91,7 +102,7 @@ def print_errors(products: dict[str, gemm.Products]) -> bool:
     return good
 
 
-def print_gated_errors(products: dict[str, gemm.Products], rows: int) -> bool:
+def print_gated_errors(products: dict[str, Products], rows: int) -> bool:
     """The same of the gated product: of its values, of its scales, and equal bytes."""
     x, weight = random_product(rows, 2 * FFN, HIDDEN)
     first, second = exact(x, weight).chunk(2, 1)
@@ -115,7 +126,7 @@ def print_gated_errors(products: dict[str, gemm.Products], rows: int) -> bool:
     return good
 
 
-def print_times(products: dict[str, gemm.Products], rows: int, seconds: float) -> None:
+def print_times(products: dict[str, Products], rows: int, seconds: float) -> None:
     """Print microseconds, of a layer and of 36 layers a token, and TFLOPS."""
     print(f"{rows:,} rows{'':<28}us/layer  us/token x 36   TFLOPS")
     totals = dict.fromkeys(products, 0.0)
@@ -135,6 +146,34 @@ def print_times(products: dict[str, gemm.Products], rows: int, seconds: float) -
             )
     for name, total in totals.items():
         print(f"  {name:<10}{'all':<20}{total * 1e6:12.1f}{total / rows * 36e6:13.3f}", flush=True)
+
+
+def print_head_times(products: dict[str, Products], rows: int, seconds: float) -> None:
+    """Print queries, keys and values, normed and turned within the product or behind it."""
+    x, weight = random_product(rows, QKV, HIDDEN)
+    turn = kernels().plan(chunk_of([(rows, -1, 0)])).turn
+    norms = normal(D), normal(D)
+    form = HeadForm(HEADS, KV_HEADS, norms, turn, None, EPSILON)
+    for name, product in products.items():
+        ways: dict[str, Callable[[], object]] = {}
+        if product.heads is not None:
+            ways["within"] = _by_heads(product.heads, x, weight, form)
+
+        def behind(multiply: Callable[[Activation, Weight], Tensor] = product.multiply) -> None:
+            q, k, v = heads_of(multiply(x, weight))
+            rotate_and_store(q, k, v, norms, None, turn, None, EPSILON)
+
+        ways["behind"] = behind
+        for way, work in ways.items():
+            used = sustained(work, seconds)
+            text = f"qkv, turned {way}"
+            print(f"  {name:<10}{text:<20}{used * 1e6:12.1f}{used / rows * 36e6:13.3f}", flush=True)
+
+
+def _by_heads(
+    product: ByHeads, x: Activation, weight: Weight, form: HeadForm
+) -> Callable[[], object]:
+    return lambda: product(x, weight, form)
 
 
 def _call(
@@ -159,6 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.only != "errors":
         for rows in options.rows.split(","):
             print_times(products, int(rows), options.seconds)
+            print_head_times(products, int(rows), options.seconds)
     return 0 if good else 1
 
 

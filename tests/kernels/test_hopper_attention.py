@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.kernels.base import Chunk, Geometry, KvLayer
+from covey.kernels.base import Activation, Chunk, Geometry, KvLayer, Weight
 from covey.kernels.hopper.checks import padded
 from covey.kernels.hopper.work import Limits
 from kernels import interpreted
@@ -24,22 +24,20 @@ def attend_both(
     ours, _ = interpreted.both_kernels(shape, dtype, limits)
     _, theirs = interpreted.both_kernels(shape, torch.float32)
     width = (shape.heads + 2 * shape.kv_heads) * shape.d_head
-    qkv = torch.randn(len(chunk), width).to(dtype)
-    bounds = [shape.heads, shape.heads + shape.kv_heads]
-    q, k, v = (x for x in qkv.view(len(chunk), -1, shape.d_head).tensor_split(bounds, 1))
-    if rows is not None:
-        q = q[torch.from_numpy(rows)]
+    # As a product with nothing to multiply.
+    qkv, same = torch.randn(len(chunk), width).to(dtype), torch.eye(width)
     slots = torch.randn(2, 64, shape.kv_heads, shape.d_head).to(dtype)
-    arena = KvLayer(slots[0], slots[1])
     norms = None
     if shape.heads != shape.kv_heads:
         norms = torch.rand(shape.d_head) + 0.5, torch.rand(shape.d_head) + 0.5
-    wide = KvLayer(slots[0].float(), slots[1].float())
-    plan = theirs.plan(chunk, rows)
-    # First, because ours turns keys where they lie.
-    expected = theirs.attend(q.float(), k.float(), norms, v.float(), plan, wide).values
-    halves = None if norms is None else (norms[0].to(dtype), norms[1].to(dtype))
-    found = ours.attend(q, k, halves, v, ours.plan(chunk, rows), arena).values
+    outs = []
+    for kernels, kind in ((theirs, torch.float32), (ours, dtype)):
+        plan, arena = kernels.plan(chunk, rows), KvLayer(*slots.to(kind))
+        own = None if norms is None else (norms[0].to(kind), norms[1].to(kind))
+        x, weight = Activation(qkv.to(kind)), Weight(same.to(kind))
+        q, k, v = kernels.qkv(x, weight, own, plan, arena)
+        outs.append(kernels.attend(q, k, v, plan, arena).values)
+    expected, found = outs
     return float((found.float() - expected).abs().max())
 
 
@@ -88,7 +86,7 @@ def test_quantised_heads_carry_a_scale_each(count: int) -> None:
         out_dtype=torch.float32,
         quantised=True,
     )
-    expected = theirs.tree_attention(q, k, v, theirs.plan(chunk), None).values
+    expected = theirs.attend(q, k, v, theirs.plan(chunk), None).values
     assert found.scales is not None and found.scales.stride() == (1, padded(count))
     largest = expected.view(count, 4, 128).abs().amax(2)
     torch.testing.assert_close(found.scales, largest / 448, rtol=1e-5, atol=0)

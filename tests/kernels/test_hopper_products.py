@@ -6,19 +6,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from covey.errors import ModelError
-from covey.kernels.base import Activation, Weight
+from covey.kernels.base import Activation, KvLayer, Weight
 from covey.kernels.reference import ReferenceKernels
 
 pytest.importorskip("triton", reason="Triton has no build for this platform")
 
 from covey.kernels.hopper import compiler, gemm
 from covey.kernels.hopper.kernels import HopperKernels
+from covey.kernels.hopper.products import Products
+from covey.kernels.hopper.rotate import HeadForm
 from kernels import interpreted
+from kernels.forests import forest
 
 
 def multiply(x: Activation, weight: Weight) -> Tensor:
@@ -36,15 +40,42 @@ def gated(x: Activation, weight: Weight) -> Activation:
     return Activation((groups / scales[:, :, None]).to(torch.float8_e4m3fn).flatten(1), scales)
 
 
+def heads(x: Activation, weight: Weight, form: HeadForm) -> Tensor:
+    """By the definition, in float32, rounded at the end."""
+    split = interpreted.widened(x, weight).view(len(x.values), -1, 128)
+    bounds = [form.queries, form.queries + form.keys]
+    parts = list(split.tensor_split(bounds, 1))
+    for number in range(2):
+        part = parts[number]
+        if form.norms is not None:
+            inverse = (part.square().mean(-1, keepdim=True) + form.epsilon).rsqrt()
+            part = part * inverse * form.norms[number].float()
+        cos, sin = form.turn.cos[:, None], form.turn.sin[:, None]
+        first, second = part.chunk(2, -1)
+        parts[number] = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+    _, k, v = (part.to(torch.bfloat16) for part in parts)
+    if form.kv is not None and form.turn.slots is not None:
+        kept = form.turn.slots >= 0
+        where = form.turn.slots[kept].long()
+        form.kv.k[where], form.kv.v[where] = k[kept], v[kept]
+    return torch.cat(parts, 1).to(torch.bfloat16).flatten(1)
+
+
+def keeping_nothing(x: Activation, weight: Weight, form: HeadForm) -> Tensor:
+    return heads(x, weight, replace(form, kv=None))
+
+
 def times(x: Activation, factor: float) -> Activation:
     assert x.scales is not None
     return Activation(x.values, x.scales * factor)
 
 
-RIGHT = gemm.Products(multiply, gated, added)
+RIGHT = Products(multiply, gated, added, heads)
 WRONG = {
     "product": replace(RIGHT, multiply=lambda x, w: multiply(x, w) * 1.01),
     "sum": replace(RIGHT, added=lambda x, w, residual: added(x, w, residual) * 1.01),
+    "heads": replace(RIGHT, heads=lambda x, w, form: heads(x, w, replace(form, norms=None))),
+    "arena": replace(RIGHT, heads=keeping_nothing),
     "scales": replace(RIGHT, gated=lambda x, w: times(gated(x, w), 1.01)),
     "unwritten": replace(RIGHT, multiply=lambda x, w: multiply(x, w) * float("nan")),
     "values": replace(
@@ -54,7 +85,7 @@ WRONG = {
 }
 
 
-def broken(_: torch.device) -> gemm.Products:
+def broken(_: torch.device) -> Products:
     raise ImportError("no module named cuda\nmore lines")
 
 
@@ -113,7 +144,7 @@ def operands() -> tuple[Activation, Weight, Tensor]:
     return x, weight, torch.randn(5, 512).to(torch.bfloat16)
 
 
-def kernels(products: gemm.Products) -> HopperKernels:
+def kernels(products: Products) -> HopperKernels:
     shape = interpreted.geometry(2, 1, 128)
     return HopperKernels(shape, interpreted.CPU, torch.bfloat16, True, products, interpreted.dense)
 
@@ -133,8 +164,28 @@ def test_products_that_cannot_add_leave_that_to_the_norm() -> None:
     assert rest is not None and torch.equal(rest, multiply(x, weight))
 
 
+@pytest.mark.parametrize("asking", [None, [0, 3, 4]])
+def test_heads_within_the_product_are_those_turned_behind_it(asking: list[int] | None) -> None:
+    x, weight, _ = operands()
+    chunk = replace(
+        forest([-1, 0, 1, -1, 3], []), kept_rows=np.array([1, 2]), kept_slots=np.array([4, 0])
+    )
+    rows = None if asking is None else np.array(asking)
+    norms = torch.rand(128).to(torch.bfloat16), torch.rand(128).to(torch.bfloat16)
+    found = []
+    for products in (RIGHT, replace(RIGHT, heads=None)):
+        ours = kernels(products)
+        arena = KvLayer(*torch.full((2, 6, 1, 128), 7.0, dtype=torch.bfloat16))
+        outs = ours.qkv(x, weight, norms, ours.plan(chunk, rows), arena)
+        found.append([*outs, arena.k, arena.v])
+    for within, behind in zip(*found, strict=True):
+        torch.testing.assert_close(within, behind, atol=0.02, rtol=0.02)
+    kept = found[0][3]
+    assert bool((kept[[1, 2, 3, 5]] == 7).all()) and torch.equal(kept[[4, 0]], found[0][1][1:3])
+
+
 def test_weights_without_scales_reach_no_fp8_product() -> None:
-    refused = gemm.Products(_refuse, _refuse, _refuse)
+    refused = Products(_refuse, _refuse, _refuse)
     shape = interpreted.geometry(2, 1, 128)
     ours = HopperKernels(shape, interpreted.CPU, torch.float32, False, refused, interpreted.dense)
     plain = ReferenceKernels(shape, interpreted.CPU, torch.float32)

@@ -46,7 +46,7 @@ def test_tree_attention_is_softmax_over_the_span_and_the_ancestors() -> None:
     q = torch.randn(8, HEADS, D_HEAD)
     k, v = torch.randn(8, KV_HEADS, D_HEAD), torch.randn(8, KV_HEADS, D_HEAD)
     arena = KvLayer(torch.randn(20, KV_HEADS, D_HEAD), torch.randn(20, KV_HEADS, D_HEAD))
-    found = kernels.tree_attention(q, k, v, kernels.plan(chunk), arena).values
+    found = kernels.attend(q, k, v, kernels.plan(chunk), arena).values
     for row in range(8):
         rows = seen_rows(chunk, row)
         past = range(10, 13) if row < 6 else range(0)
@@ -65,9 +65,9 @@ def test_attention_of_some_rows_is_those_rows_of_the_whole() -> None:
     q = torch.randn(8, HEADS, D_HEAD)
     k, v = torch.randn(8, KV_HEADS, D_HEAD), torch.randn(8, KV_HEADS, D_HEAD)
     arena = KvLayer(torch.randn(20, KV_HEADS, D_HEAD), torch.randn(20, KV_HEADS, D_HEAD))
-    whole = kernels.tree_attention(q, k, v, kernels.plan(chunk), arena).values
+    whole = kernels.attend(q, k, v, kernels.plan(chunk), arena).values
     plan = kernels.plan(chunk, chunk.answers)
-    some = kernels.tree_attention(q[chunk.answers], k, v, plan, arena).values
+    some = kernels.attend(q[chunk.answers], k, v, plan, arena).values
     torch.testing.assert_close(some, whole[chunk.answers], atol=1e-6, rtol=1e-5)
 
 

@@ -189,23 +189,34 @@ class Kernels(Protocol[Plan]):
         """
         ...
 
-    def attend(
+    def qkv(
         self,
-        q: Tensor,
-        k: Tensor,
+        x: Activation,
+        weight: Weight,
         norms: tuple[Tensor, Tensor] | None,
-        v: Tensor,
         plan: Plan,
         kv: KvLayer | None,
-    ) -> Activation:
-        """QK norm, RoPE, kept keys and values into the arena, and attention over the tree.
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values: product, QK norm, RoPE; what is kept goes into the arena.
+
+        Args:
+            x: (n, in), all rows of the chunk.
+            weight: ((heads + 2 * kv_heads) * d_head, in), queries above keys above values.
+            norms: two (d_head,) weights for queries and keys, or None.
+            kv: the layer's arena, None where the chunk neither reads nor keeps.
+
+        Returns:
+            (q, heads, d_head), the rows of the plan, and two (n, kv_heads, d_head).
+        """
+        ...
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, plan: Plan, kv: KvLayer | None) -> Activation:
+        """Attention over the tree.
 
         Each query attends to its ancestors and itself, in the arena and in the chunk.
 
         Args:
-            q: (q, heads, d_head), the rows of the plan; may be overwritten.
-            k, v: (n, kv_heads, d_head), all rows of the chunk; k may be overwritten.
-            norms: two (d_head,) weights for queries and keys, or None.
+            q, k, v: as `qkv` gives them.
             kv: the layer's arena, None where the chunk neither reads nor keeps.
 
         Returns:

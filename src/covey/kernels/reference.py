@@ -10,6 +10,7 @@ from torch import Tensor
 
 from covey.kernels.base import Activation, Chunk, Geometry, Int64, KvLayer, Weight
 from covey.kernels.blocks import attention_blocks
+from covey.kernels.heads import project_heads
 from covey.kernels.scales import GROUP, rounded, widened
 
 _BLOCK_ROWS = 128
@@ -132,18 +133,17 @@ class ReferenceKernels:
         """See `Kernels.project`."""
         return residual, self.linear(x, weight)
 
-    def attend(
+    def qkv(
         self,
-        q: Tensor,
-        k: Tensor,
+        x: Activation,
+        weight: Weight,
         norms: tuple[Tensor, Tensor] | None,
-        v: Tensor,
         plan: ReferencePlan,
         kv: KvLayer | None,
-    ) -> Activation:
-        """See `Kernels.attend`."""
-        q, k = self.rotate_and_store(q, k, norms, v, plan, kv)
-        return self.tree_attention(q, k, v, plan, kv)
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """See `Kernels.qkv`."""
+        q, k, v = project_heads(self.linear, x, weight, plan.rows, self._geometry)
+        return *self.rotate_and_store(q, k, norms, v, plan, kv), v
 
     def rotate_and_store(
         self,
@@ -154,7 +154,7 @@ class ReferenceKernels:
         plan: ReferencePlan,
         kv: KvLayer | None,
     ) -> tuple[Tensor, Tensor]:
-        """The first half of `attend`: q and k, normed and turned; kept rows into the arena."""
+        """The second half of `qkv`: q and k, normed and turned; kept rows into the arena."""
         if norms is not None:
             q, k = self._rms(q, norms[0]), self._rms(k, norms[1])
         k = _rotate(k, plan.cos, plan.sin)
@@ -167,10 +167,10 @@ class ReferenceKernels:
             kv.v[plan.kept_slots] = v[plan.kept_rows]
         return q, k
 
-    def tree_attention(
+    def attend(
         self, q: Tensor, k: Tensor, v: Tensor, plan: ReferencePlan, kv: KvLayer | None
     ) -> Activation:
-        """The second half of `attend`, of queries and keys that are turned already."""
+        """See `Kernels.attend`."""
         out = torch.empty_like(q)
         for call in plan.calls:
             # A lead occurs only where all rows ask, so that keys number queries too.

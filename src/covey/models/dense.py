@@ -105,19 +105,12 @@ class DenseModel(Generic[Plan]):
         kv: KvLayer | None,
     ) -> tuple[Tensor, Tensor | None]:
         """One layer over the rows of a plan; keys and values are those of all rows."""
-        kernels, spec = self._kernels, self.spec
+        kernels = self._kernels
         residual, x = kernels.norm(residual, delta, layer.attention_norm)
-        if plan.rows is None:
-            qkv = kernels.linear(x, layer.qkv)
-            q, keys_values = qkv[:, : spec.q_width], qkv[:, spec.q_width :]
-        else:
-            end = spec.q_width + 2 * spec.kv_width
-            keys_values = kernels.linear(x, layer.qkv.rows(spec.q_width, end))
-            q = kernels.linear(x.take(plan.rows), layer.qkv.rows(0, spec.q_width))
+        q, k, v = kernels.qkv(x, layer.qkv, layer.qk_norms, plan, kv)
+        if plan.rows is not None:
             residual = residual[plan.rows]
-        k, v = keys_values.view(-1, 2, spec.kv_heads, spec.d_head).unbind(1)
-        q = q.view(-1, spec.heads, spec.d_head)
-        attended = kernels.attend(q, k, layer.qk_norms, v, plan, kv)
+        attended = kernels.attend(q, k, v, plan, kv)
         residual, delta = kernels.project(attended, layer.output, residual)
         residual, x = kernels.norm(residual, delta, layer.mlp_norm)
         return kernels.project(kernels.gated(x, layer.gate_up), layer.down, residual)

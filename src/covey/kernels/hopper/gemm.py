@@ -12,9 +12,6 @@ one scale a row, which must be asked for, are those of `hopper.rows`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -23,26 +20,8 @@ from covey.kernels.base import Activation, Weight
 from covey.kernels.hopper.checks import GROUP
 from covey.kernels.hopper.fp8 import multiply_layout, scales_of
 from covey.kernels.hopper.gate import gate
+from covey.kernels.hopper.products import Products, products_error
 from covey.kernels.hopper.rows import multiply_rows
-from covey.kernels.scales import widened
-
-_TOLERANCE = 5e-3  # BF16 rounding of a product alone is 1.7e-3
-_FP8_TOLERANCE = 4e-2  # e4m3 rounding alone is 2.3e-2
-
-
-@dataclass(frozen=True, slots=True)
-class Products:
-    """The products of a model in FP8.
-
-    Attributes:
-        multiply: x @ weight.T, (n, out) BF16.
-        gated: silu(gate) * up of x and a weight that is gate above up, (n, out / 2) in FP8.
-        added: the product added to a (n, out) BF16 where that lies, or None.
-    """
-
-    multiply: Callable[[Activation, Weight], Tensor]
-    gated: Callable[[Activation, Weight], Activation]
-    added: Callable[[Activation, Weight, Tensor], Tensor] | None = None
 
 
 def choose_products(device: torch.device) -> tuple[Products, str]:
@@ -55,7 +34,7 @@ def choose_products(device: torch.device) -> tuple[Products, str]:
     for name, make in (("Covey's kernel", own_products), ("torch.scaled_mm", torch_products)):
         try:
             products = make(device)
-            wrong = _trial(products, device, by_rows=False)
+            wrong = products_error(products, device, by_rows=False)
         except Exception as problem:  # whatever CUDA raises, the next is tried
             because = f"{type(problem).__name__}: {first_line(problem)}".rstrip(": ")
             reasons.append(f"{name} failed: {because}")
@@ -75,7 +54,7 @@ def choose_row_products(device: torch.device) -> tuple[Products, str]:
     """
     products = row_products()
     try:
-        wrong = _trial(products, device, by_rows=True)
+        wrong = products_error(products, device, by_rows=True)
         reason = None if wrong is None else f"it is wrong by {wrong:.1e}"
     except Exception as problem:  # whatever CUDA raises
         reason = f"{type(problem).__name__}: {first_line(problem)}".rstrip(": ")
@@ -102,7 +81,7 @@ def own_products(device: torch.device) -> Products:
     from covey.kernels.hopper.product import load_products
 
     loaded = load_products(device)
-    return Products(loaded.product, loaded.gated, loaded.added)
+    return Products(loaded.product, loaded.gated, loaded.added, loaded.heads)
 
 
 def torch_products(_: torch.device) -> Products:
@@ -136,43 +115,3 @@ def scaled_mm(x: Activation, weight: Weight) -> Tensor:
         output_dtype=torch.bfloat16,
     )
     return found[:rows]
-
-
-def _trial(products: Products, device: torch.device, by_rows: bool) -> float | None:
-    """The relative error of small products against float64 where it is too large."""
-    rows, width, columns = 130, 512, 768
-    draw = torch.Generator(device).manual_seed(1)
-    kind = torch.float8_e4m3fn
-    x = torch.randn(rows, width, device=device, generator=draw).to(kind)
-    weight = torch.randn(columns, width, device=device, generator=draw).to(kind)
-    groups = 1 if by_rows else width // GROUP
-    scales = torch.rand(rows, groups, device=device, generator=draw) + 0.5
-    blocks = columns if by_rows else columns // GROUP
-    factors = torch.rand(blocks, groups, device=device, generator=draw) * 0.1
-    left, right = Activation(x, scales), Weight(weight, factors)
-    expected = widened(x, scales).double() @ widened(weight, factors).double().T
-    error = _error(products.multiply(left, right), expected)
-    if not error < _TOLERANCE:
-        return error
-    if products.added is not None:
-        residual = torch.randn(rows, columns, device=device, generator=draw).to(torch.bfloat16)
-        total = expected + residual.double()
-        error = _error(products.added(left, right, residual), total)
-        if not error < _TOLERANCE:
-            return error
-    gate_half, up = expected.chunk(2, 1)
-    activated = gate_half * gate_half.sigmoid() * up
-    found = products.gated(left, right)
-    if found.scales is None:
-        raise ModelError("a gated product came back without scales")
-    # Values are rounded coarsely, which would hide a small mistake; scales are not.
-    largest = activated.view(rows, found.scales.shape[1], -1).abs().amax(2) / 448
-    error = _error(found.scales, largest)
-    if not error < _TOLERANCE:
-        return error
-    error = _error(widened(found.values, found.scales), activated)
-    return None if error < _FP8_TOLERANCE else error
-
-
-def _error(found: Tensor, expected: Tensor) -> float:
-    return float((found.double() - expected).norm() / expected.norm())

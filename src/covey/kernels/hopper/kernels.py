@@ -14,14 +14,16 @@ from torch import Tensor
 from covey.errors import RunError
 from covey.kernels.base import Activation, Chunk, Geometry, Int32, Int64, KvLayer, Weight
 from covey.kernels.fast import EXACT, Fast
+from covey.kernels.heads import project_heads, split_heads
 from covey.kernels.hopper.attend import TileWork, packed_attention
 from covey.kernels.hopper.dense import DenseAttention, DeviceCall, load_flash_attention
 from covey.kernels.hopper.dense8 import load_fp8_attention
 from covey.kernels.hopper.gate import gate
-from covey.kernels.hopper.gemm import Products, choose_products, choose_row_products
+from covey.kernels.hopper.gemm import choose_products, choose_row_products
 from covey.kernels.hopper.logits import answer_logits
 from covey.kernels.hopper.norm import add_norm
-from covey.kernels.hopper.rotate import Turn, rotate_and_store
+from covey.kernels.hopper.products import Products
+from covey.kernels.hopper.rotate import HeadForm, Turn, rotate_and_store
 from covey.kernels.hopper.rows import quantise_rows
 from covey.kernels.hopper.work import DenseCall, Limits, tree_work
 
@@ -88,11 +90,10 @@ class HopperKernels:
         tiles += [work.own_offsets, work.own, work.past_offsets, work.past]
         calls = [array for call in work.parts for array in _call_arrays(call)]
         depths, slots, *views = upload([chunk.depths, _slots(chunk), *tiles, *calls], self.device)
-        angles = torch.outer(depths.float(), self._frequencies)
         on_device, views = TileWork(self._limits.tile_rows, *views[:8]), views[8:]
         return HopperPlan(
             None if rows is None else on_device.asked.to(torch.int64),
-            Turn(angles.cos(), angles.sin(), slots if len(chunk.kept_rows) else None),
+            Turn.at(depths, self._frequencies, slots if len(chunk.kept_rows) else None),
             on_device,
             tuple(
                 _device_call(call, views[5 * i : 5 * i + 5]) for i, call in enumerate(work.parts)
@@ -128,18 +129,37 @@ class HopperKernels:
             return residual, self.linear(x, weight)
         return self._products.added(x, weight, residual), None
 
-    def attend(
+    def qkv(
         self,
-        q: Tensor,
-        k: Tensor,
+        x: Activation,
+        weight: Weight,
         norms: tuple[Tensor, Tensor] | None,
-        v: Tensor,
         plan: HopperPlan,
         kv: KvLayer | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """See `Kernels.qkv`."""
+        shape, product = self._geometry, self._products.heads
+        epsilon = shape.norm_eps
+        if weight.scales is None or product is None:
+            q, k, v = project_heads(self.linear, x, weight, plan.rows, shape)
+            rotate_and_store(q, k, v, norms, plan.rows, plan.turn, kv, epsilon)
+            return q, k, v
+        width = shape.heads * shape.d_head
+        if plan.rows is None:
+            form = HeadForm(shape.heads, shape.kv_heads, norms, plan.turn, kv, epsilon)
+            whole = product(x, weight, form)
+            return split_heads(whole[:, :width], whole[:, width:], shape)
+        form = HeadForm(0, shape.kv_heads, norms, plan.turn, kv, epsilon)
+        others = product(x, weight.rows(width, len(weight.values)), form)
+        form = HeadForm(shape.heads, 0, norms, plan.turn.take(plan.rows), None, epsilon)
+        queries = product(x.take(plan.rows), weight.rows(0, width), form)
+        return split_heads(queries, others, shape)
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, plan: HopperPlan, kv: KvLayer | None
     ) -> Activation:
-        """See `Kernels.attend`; q and k are turned where they lie."""
+        """See `Kernels.attend`."""
         scale = self._geometry.scale
-        rotate_and_store(q, k, v, norms, plan.rows, plan.turn, kv, self._geometry.norm_eps)
         parts = []
         for call in plan.calls:
             keys, values = k, v

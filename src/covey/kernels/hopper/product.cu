@@ -1,4 +1,4 @@
-// Block-scaled FP8 matrix product for sm_90a, alone or with the gated activation behind it.
+// Block-scaled FP8 matrix product for sm_90a, alone or with what follows it in a decoder.
 //
 //   a         (rows, 128 * groups) e4m3       an activation
 //   a scales  (groups, rows) float32          a factor a row and group
@@ -7,6 +7,9 @@
 //
 //   product:  out (rows, columns) BF16 = a b^T
 //   added:    the same, rounded to BF16 and added to what out holds
+//   heads:    columns are heads of 128: queries, then keys, then values. Queries and keys get
+//             their RMS norm and turn by their row's angles before they are rounded; keys and
+//             values of kept rows are written to the arena too
 //   gated:    b is two matrices, gate above up, of `columns` rows each;
 //             out (rows, columns) e4m3 with a factor a row and group = silu(gate) * up
 //
@@ -80,7 +83,21 @@ struct Turn {
     }
 };
 
-enum Kind { PRODUCT, ADDED, GATED };
+enum Kind { PRODUCT, ADDED, HEADS, GATED };
+
+// What a product by heads needs besides. Dimension i of a head turns with i + 64.
+struct Heads {
+    const float* cos;       // (rows, 64)
+    const float* sin;
+    const u32* query_norm;  // (128,) BF16 in words of two, or null
+    const u32* key_norm;
+    const int* slots;       // (rows,) of the arena, -1 where a row is not kept; or null
+    u8* key_arena;          // (slots, key heads, 128) BF16
+    u8* value_arena;
+    u64 slot_bytes;
+    u32 queries, keys;      // heads of each
+    float epsilon;
+};
 
 // ---------------------------------------------------------------- roles
 
@@ -196,25 +213,39 @@ __device__ __forceinline__ void read_rows(
     }
 }
 
-// Write 16 rows from a warp's own memory, or their sum with `old`; `to` is the first's place.
-template <bool ADD>
-__device__ __forceinline__ void write_rows(
-    u32 store, u8* to, u64 pitch, u32 rows, u32 lane, const Share& old) {
+// Call for each of a lane's shares of 16 rows in a warp's own memory: number, row, byte in the
+// row, and what is there.
+template <typename Each>
+__device__ __forceinline__ void each_share(u32 store, u32 lane, Each each) {
     u32 chunk = lane % 8;
     __syncwarp();
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
         u32 row = i * 4 + lane / 8;
-        uint4 x = load_shared(store + row * 128 + ((chunk ^ (row & 7)) << 4));
-        if (ADD) x = add_bf16(x, old.of[i]);
-        if (row < rows) *reinterpret_cast<uint4*>(to + row * pitch + chunk * 16) = x;
+        each(i, row, chunk * 16, load_shared(store + row * 128 + ((chunk ^ (row & 7)) << 4)));
     }
     __syncwarp();
 }
 
+// Write 16 rows from a warp's own memory, or their sum with `old`; `to` is the first's place.
+template <bool ADD>
+__device__ __forceinline__ void write_rows(
+    u32 store, u8* to, u64 pitch, u32 rows, u32 lane, const Share& old) {
+    each_share(store, lane, [&](u32 i, u32 row, u32 byte, uint4 x) {
+        if (ADD) x = add_bf16(x, old.of[i]);
+        if (row < rows) *reinterpret_cast<uint4*>(to + row * pitch + byte) = x;
+    });
+}
+
+// Over the four threads that hold a row.
 __device__ __forceinline__ float largest_of_four(float x) {
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+__device__ __forceinline__ float sum_of_four(float x) {
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
 }
 
 // silu(gate) * up in FP8: 16 rows by one group of columns.
@@ -256,13 +287,25 @@ __device__ __forceinline__ void finish_gated(
     write_rows<false>(store, out, pitch, rows, lane, Share{});
 }
 
+// A quarter of a tile's columns, 64 of them, in BF16 into a warp's own memory.
+__device__ __forceinline__ void store_quarter(
+    const float (&sums)[2][64], u32 quarter, u32 store, u32 lane) {
+    u32 row = lane / 4, column = lane % 4;
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) {
+        const float* x = sums[quarter / 2] + 32 * (quarter % 2) + 4 * i;
+        u32 at = store + row * 128 + ((i ^ row) << 4) + column * 4;
+        store_shared(at, pack_bf16(x[0], x[1]));
+        store_shared(at + 1024, pack_bf16(x[2], x[3]));
+    }
+}
+
 // Both strips in BF16, or the first alone, 64 columns at a time; added to what is there
 // where ADD. What is there is read two steps ahead, as registers become free.
 template <bool ADD>
 __device__ __forceinline__ void finish_product(
     float (&sums)[2][64], u32 store, u8* out, u64 pitch, u32 rows, u32 lane, bool both) {
     constexpr u32 AHEAD = 2;
-    u32 row = lane / 4, column = lane % 4;
     Share old[4] = {};
     if (ADD) {
 #pragma unroll
@@ -271,23 +314,105 @@ __device__ __forceinline__ void finish_product(
 #pragma unroll
     for (u32 quarter = 0; quarter < 4; ++quarter) {
         if (quarter >= 2 && !both) break;
-#pragma unroll
-        for (u32 i = 0; i < 8; ++i) {
-            float* x = sums[quarter / 2] + 32 * (quarter % 2) + 4 * i;
-            u32 at = store + row * 128 + ((i ^ row) << 4) + column * 4;
-            store_shared(at, pack_bf16(x[0], x[1]));
-            store_shared(at + 1024, pack_bf16(x[2], x[3]));
-        }
+        store_quarter(sums, quarter, store, lane);
         if (ADD && quarter + AHEAD < 4 && both)
             read_rows(old[quarter + AHEAD], out + (quarter + AHEAD) * 128, pitch, rows, lane);
         write_rows<ADD>(store, out + quarter * 128, pitch, rows, lane, old[quarter]);
     }
 }
 
+// The RMS norm of a head, of the two rows that a thread shares.
+__device__ __forceinline__ void norm_head(
+    float (&x)[64], const u32* norm, float epsilon, u32 column) {
+    float low = 0.0f, high = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 64; i += 4) {
+        low += x[i] * x[i] + x[i + 1] * x[i + 1];
+        high += x[i + 2] * x[i + 2] + x[i + 3] * x[i + 3];
+    }
+    low = rsqrtf(sum_of_four(low) * (1.0f / TILE) + epsilon);
+    high = rsqrtf(sum_of_four(high) * (1.0f / TILE) + epsilon);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        u32 pair = __ldg(norm + 4 * i + column);
+        float first = __uint_as_float(pair << 16), second = __uint_as_float(pair & 0xffff0000);
+        x[4 * i] *= low * first;
+        x[4 * i + 1] *= low * second;
+        x[4 * i + 2] *= high * first;
+        x[4 * i + 3] *= high * second;
+    }
+}
+
+__device__ __forceinline__ void turn_two(float& x, float& y, float cos, float sin) {
+    float turned = x * cos - y * sin;
+    y = y * cos + x * sin;
+    x = turned;
+}
+
+// Two heads, or the first alone, of 16 rows from `row` on. `head` is the first's number, `out`
+// its place in the warp's first row, `left` how many rows there are.
+__device__ __forceinline__ void finish_heads(
+    float (&sums)[2][64], u32 store, u8* out, u64 pitch, u32 row, u32 left, u32 lane, bool both,
+    u32 head, const Heads& heads) {
+    u32 turned = heads.queries + heads.keys;
+    u32 column = lane % 4;
+    if (head < turned) {
+        bool second = both && head + 1 < turned;
+        const u32* norms[2] = {head < heads.queries ? heads.query_norm : heads.key_norm,
+                               head + 1 < heads.queries ? heads.query_norm : heads.key_norm};
+        if (norms[0] != nullptr) norm_head(sums[0], norms[0], heads.epsilon, column);
+        if (second && norms[1] != nullptr) norm_head(sums[1], norms[1], heads.epsilon, column);
+        // Rows behind the last turn by the angles of one that is there.
+        u64 low = (lane / 4 < left ? row + lane / 4 : 0) * u64(TILE / 2);
+        u64 high = (lane / 4 + 8 < left ? row + lane / 4 + 8 : 0) * u64(TILE / 2);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            u32 at = 8 * i + 2 * column;
+            float2 cos_low = __ldg(reinterpret_cast<const float2*>(heads.cos + low + at));
+            float2 sin_low = __ldg(reinterpret_cast<const float2*>(heads.sin + low + at));
+            float2 cos_high = __ldg(reinterpret_cast<const float2*>(heads.cos + high + at));
+            float2 sin_high = __ldg(reinterpret_cast<const float2*>(heads.sin + high + at));
+#pragma unroll
+            for (int strip = 0; strip < 2; ++strip) {
+                if (strip == 1 && !second) continue;
+                float* x = sums[strip] + 4 * i;
+                turn_two(x[0], x[32], cos_low.x, sin_low.x);
+                turn_two(x[1], x[33], cos_low.y, sin_low.y);
+                turn_two(x[2], x[34], cos_high.x, sin_high.x);
+                turn_two(x[3], x[35], cos_high.y, sin_high.y);
+            }
+        }
+    }
+    int slots[4] = {-1, -1, -1, -1};
+    if (heads.slots != nullptr && head + 1 >= heads.queries) {
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) {
+            u32 at = i * 4 + lane / 8;
+            if (at < left) slots[i] = __ldg(heads.slots + row + at);
+        }
+    }
+#pragma unroll
+    for (u32 quarter = 0; quarter < 4; ++quarter) {
+        if (quarter >= 2 && !both) break;
+        store_quarter(sums, quarter, store, lane);
+        u32 here = head + quarter / 2;
+        bool keeps = here >= heads.queries;
+        u8* arena = here < turned ? heads.key_arena + u64(here - heads.queries) * 2 * TILE
+                                  : heads.value_arena + u64(here - turned) * 2 * TILE;
+        each_share(store, lane, [&](u32 i, u32 at, u32 byte, uint4 x) {
+            byte += quarter % 2 * TILE;
+            if (at < left)
+                *reinterpret_cast<uint4*>(out + at * pitch + quarter / 2 * 2 * TILE + byte) = x;
+            if (keeps && slots[i] >= 0)
+                *reinterpret_cast<uint4*>(arena + u64(slots[i]) * heads.slot_bytes + byte) = x;
+        });
+    }
+}
+
 template <Kind KIND>
 __device__ __forceinline__ void consume(
     u32 base, Tiles tiles, u32 groups, u32 rows, u32 columns, u32 second_strip, u32 strip_step,
-    const float* b_scales, u8* out, float* scales, u32 scales_pitch) {
+    const float* b_scales, u8* out, float* scales, u32 scales_pitch, const Heads& heads) {
     // Uniform over a warp; told to the compiler by a shuffle.
     u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
     u32 lane = threadIdx.x % 32;
@@ -318,6 +443,10 @@ __device__ __forceinline__ void consume(
             u8* to = out + u64(row) * columns + column;
             finish_gated(sums[0], sums[1], store, to, columns,
                          scales + u64(column / TILE) * scales_pitch + row, left, lane);
+        } else if (KIND == HEADS) {
+            u8* to = out + (u64(row) * columns + column) * 2;
+            finish_heads(sums, store, to, u64(columns) * 2, row, left, lane, whole,
+                         column / TILE, heads);
         } else {
             u8* to = out + (u64(row) * columns + column) * 2;
             finish_product<KIND == ADDED>(sums, store, to, u64(columns) * 2, left, lane, whole);
@@ -329,7 +458,7 @@ template <Kind KIND>
 __device__ __forceinline__ void run(
     const TensorMap* a, const TensorMap* a_scales, const TensorMap* b, const TensorMap* old,
     const float* b_scales, u8* out, float* scales, u32 scales_pitch, u32 rows, u32 columns,
-    u32 groups, u32 band) {
+    u32 groups, u32 band, const Heads& heads) {
     extern __shared__ u8 memory[];
     u32 base = (u32(__cvta_generic_to_shared(memory)) + 1023) & ~1023u;
     u32 strip_step = KIND == GATED ? TILE : 2 * TILE;
@@ -353,7 +482,7 @@ __device__ __forceinline__ void run(
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         consume<KIND>(base, tiles, groups, rows, columns, second_strip, strip_step, b_scales, out,
-                       scales, scales_pitch);
+                      scales, scales_pitch, heads);
     }
     // No block may end while others still write to its memory.
     if (CLUSTER > 1) cluster_sync();
@@ -365,11 +494,12 @@ __device__ __forceinline__ void run(
         const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap a_scales, \
         const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap old, \
         const float* b_scales, u8* out, float* scales, u32 scales_pitch, u32 rows, \
-        u32 columns, u32 groups, u32 band) { \
+        u32 columns, u32 groups, u32 band, const __grid_constant__ Heads heads) { \
         run<kind>(&a, &a_scales, &b, &old, b_scales, out, scales, scales_pitch, rows, columns, \
-                  groups, band); \
+                  groups, band, heads); \
     }
 
 KERNEL(fp8_gemm, PRODUCT)
 KERNEL(fp8_gemm_added, ADDED)
+KERNEL(fp8_gemm_heads, HEADS)
 KERNEL(fp8_gemm_gated, GATED)

@@ -5,9 +5,9 @@
     weight    (out, in) e4m3         blocks of 128 x 128 scaled
     w scales  (out / 128, in / 128)  float32, contiguous
 
-`product` gives (n, out) BF16; `added` adds that to the residual stream; `gated` takes gate
-above up and gives silu(gate) * up as an activation. Sums are float32; gate and up are not
-rounded before they are multiplied.
+`product` gives (n, out) BF16; `added` adds that to the residual stream; `heads` norms and turns
+queries and keys and keeps keys and values; `gated` takes gate above up and gives silu(gate) * up
+as an activation. Sums are float32; nothing is rounded before the last step.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from covey.kernels.hopper import driver
 from covey.kernels.hopper.checks import GROUP, require
 from covey.kernels.hopper.compiler import machine_code
 from covey.kernels.hopper.fp8 import empty_activation, multiply_layout, scales_of
+from covey.kernels.hopper.rotate import HeadForm
 
 _TILE = 128  # rows of a block; columns of one of its two strips
 _STAGES = 4  # groups of 128 that are fetched ahead
@@ -45,6 +46,22 @@ def load_products(device: torch.device) -> Fp8Products:
     return Fp8Products(machine_code("product.cu", ("sm90.cuh",), constants), device)
 
 
+class _Heads(ctypes.Structure):
+    """`Heads` of product.cu; all zeros where a product is not by heads."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("cos", "sin", "query_norm", "key_norm", "slots")),
+        *((name, ctypes.c_void_p) for name in ("key_arena", "value_arena")),
+        ("slot_bytes", ctypes.c_uint64),
+        ("queries", ctypes.c_uint32),
+        ("keys", ctypes.c_uint32),
+        ("epsilon", ctypes.c_float),
+    )
+
+
+_NO_HEADS = _Heads()
+
+
 class Fp8Products:
     """The products on one GPU.
 
@@ -63,6 +80,7 @@ class Fp8Products:
             self._device = torch.cuda.current_device()
         self._product = driver.Function(module, "fp8_gemm", _SHARED)
         self._added = driver.Function(module, "fp8_gemm_added", _SHARED)
+        self._heads = driver.Function(module, "fp8_gemm_heads", _SHARED)
         self._gated = driver.Function(module, "fp8_gemm_gated", _SHARED)
         self._blocks = torch.cuda.get_device_properties(device).multi_processor_count
         self._map = lru_cache(maxsize=4096)(driver.TensorMap)
@@ -73,11 +91,26 @@ class Fp8Products:
         Raises:
             RunError: a shape or stride that the kernel cannot read.
         """
-        rows, columns = len(x.values), len(weight.values)
-        out = torch.empty(rows, columns, device=x.values.device, dtype=torch.bfloat16)
-        if rows:
-            strips = -(-columns // (2 * _TILE))
-            self._launch(self._product, x, weight, out, None, strips)
+        out = _empty_product(x, weight)
+        self._launch(self._product, x, weight, out, None)
+        return out
+
+    def heads(self, x: Activation, weight: Weight, form: HeadForm) -> Tensor:
+        """A product whose columns are heads, queries before keys before values, turned and kept.
+
+        Args:
+            x: (n, in).
+            weight: (heads * 128, in).
+            form: how many heads are of which kind, and what is done to them.
+
+        Returns:
+            (n, heads * 128) BF16.
+
+        Raises:
+            RunError: a shape or stride that the kernel cannot read.
+        """
+        out = _empty_product(x, weight)
+        self._launch(self._heads, x, weight, out, None, _described(form, out))
         return out
 
     def added(self, x: Activation, weight: Weight, residual: Tensor) -> Tensor:
@@ -94,9 +127,7 @@ class Fp8Products:
             "added",
             f"residual is {tuple(residual.shape)} {residual.dtype}, {shape} BF16 is needed",
         )
-        if shape[0]:
-            strips = -(-shape[1] // (2 * _TILE))
-            self._launch(self._added, x, weight, residual, None, strips)
+        self._launch(self._added, x, weight, residual, None)
         return residual
 
     def gated(self, x: Activation, weight: Weight) -> Activation:
@@ -108,8 +139,7 @@ class Fp8Products:
         rows, both = len(x.values), len(weight.values)
         require(both % (2 * GROUP) == 0, "gated", f"{both} rows are not twice whole groups")
         out = empty_activation(rows, both // 2, x.values.device, x.values.dtype, True)
-        if rows:
-            self._launch(self._gated, x, weight, out.values, out.scales, both // 2 // _TILE)
+        self._launch(self._gated, x, weight, out.values, out.scales)
         return out
 
     def _launch(
@@ -119,9 +149,11 @@ class Fp8Products:
         weight: Weight,
         out: Tensor,
         out_scales: Tensor | None,
-        column_blocks: int,
+        heads: _Heads = _NO_HEADS,
     ) -> None:
         rows, width = x.values.shape
+        if not rows:
+            return
         values, scales = multiply_layout(x)
         factors = scales_of(weight)
         require(
@@ -140,7 +172,8 @@ class Fp8Products:
             self._map(weight.values.data_ptr(), len(weight.values), width, width, (part, GROUP)),
             self._map(out.data_ptr(), rows, words, 4 * words, (_TILE, _TILE), True),
         )
-        tiles = -(-rows // high) * column_blocks
+        strip = _TILE if out_scales is not None else 2 * _TILE  # of out, by a block
+        tiles = -(-rows // high) * -(-out.shape[1] // strip)
         function.launch(
             min(self._blocks // _CLUSTER, tiles) * _CLUSTER,
             _THREADS,
@@ -154,6 +187,47 @@ class Fp8Products:
                 ctypes.c_uint32(out.shape[1]),
                 ctypes.c_uint32(groups),
                 ctypes.c_uint32(max(1, _BAND_BYTES // (high * width))),
+                heads,
             ],
             self._device,
         )
+
+
+def _empty_product(x: Activation, weight: Weight) -> Tensor:
+    shape = len(x.values), len(weight.values)
+    return torch.empty(shape, device=x.values.device, dtype=torch.bfloat16)
+
+
+def _described(form: HeadForm, out: Tensor) -> _Heads:
+    """A form as the kernel reads it; RunError where it does not fit the product."""
+    rows, turn, kv = len(out), form.turn, form.kv
+    require(
+        out.shape[1] % _TILE == 0 and (form.queries + 2 * form.keys) * _TILE == out.shape[1],
+        "heads",
+        f"{out.shape[1]} columns are not {form.queries} + 2 * {form.keys} heads of {_TILE}",
+    )
+    for angles in (turn.cos, turn.sin):
+        fits = angles.shape == (rows, _TILE // 2) and angles.dtype is torch.float32
+        require(fits and angles.is_contiguous(), "heads", "angles of other tokens")
+    found = _Heads(
+        cos=turn.cos.data_ptr(),
+        sin=turn.sin.data_ptr(),
+        queries=form.queries,
+        keys=form.keys,
+        epsilon=form.epsilon,
+    )
+    if form.norms is not None:
+        for norm in form.norms:
+            fits = norm.shape == (_TILE,) and norm.dtype is torch.bfloat16
+            require(fits and norm.is_contiguous(), "heads", "a norm is not (128,) BF16")
+        found.query_norm, found.key_norm = (norm.data_ptr() for norm in form.norms)
+    if kv is not None and turn.slots is not None:
+        for arena in (kv.k, kv.v):
+            fits = arena.shape[1:] == (form.keys, _TILE) and arena.dtype is torch.bfloat16
+            require(fits and arena.is_contiguous(), "heads", "the arena is of another shape")
+        fits = turn.slots.shape == (rows,) and turn.slots.dtype is torch.int32
+        require(fits, "heads", "slots of other tokens")
+        found.slots = turn.slots.data_ptr()
+        found.key_arena, found.value_arena = kv.k.data_ptr(), kv.v.data_ptr()
+        found.slot_bytes = form.keys * _TILE * 2
+    return found

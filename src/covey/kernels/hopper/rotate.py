@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -34,6 +35,36 @@ class Turn:
     cos: Tensor
     sin: Tensor
     slots: Tensor | None
+
+    @staticmethod
+    def at(depths: Tensor, frequencies: Tensor, slots: Tensor | None) -> Turn:
+        """The angles of (n,) depths by (d_head / 2,) frequencies."""
+        angles = torch.outer(depths.float(), frequencies)
+        return Turn(angles.cos(), angles.sin(), slots)
+
+    def take(self, rows: Tensor) -> Turn:
+        """The angles of some rows, of which none is kept."""
+        return Turn(self.cos[rows], self.sin[rows], None)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadForm:
+    """What the columns of a product by heads are, and what is done to them.
+
+    Attributes:
+        queries, keys: heads of each; there are as many of values as of keys.
+        norms: two (d_head,) weights for queries and keys, or None.
+        turn: angles and slots of the product's rows.
+        kv: the layer's arena; None where nothing is kept.
+        epsilon: of the norms.
+    """
+
+    queries: int
+    keys: int
+    norms: tuple[Tensor, Tensor] | None
+    turn: Turn
+    kv: KvLayer | None
+    epsilon: float
 
 
 @triton.jit
