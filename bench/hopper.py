@@ -156,28 +156,37 @@ def trace_shape(engine: LoadedEngine, shape: Shape, folder: Path | None) -> dict
     return found
 
 
-def print_schedules(engine: LoadedEngine, shape: Shape, sample: int = 2000) -> None:
-    """How much margins and answers depend on what shared a chunk, a prefix or the arena."""
-    anchors = shape.anchors[: max(sample // max(len(shape.partners), 1), 1)]
-    few = replace(shape, anchors=anchors)
-    limits = engine.limits
-    wide = run_shape(engine, few).margins
-    engine.limits = replace(limits, budget=3072)
-    narrow = run_shape(engine, few).margins
-    engine.limits = replace(limits, budget=2048, slots=40_000)
-    backwards = run_shape(engine, replace(few, anchors=anchors[::-1])).margins
-    rows = max(len(shape.partners), 1)
-    evicted = backwards.reshape(-1, rows)[::-1].ravel()
+def schedules(engine: LoadedEngine, shape: Shape) -> dict[str, np.ndarray]:
+    """Margins of the same prompts by what shared a chunk, a prefix or the arena."""
+    limits, rows = engine.limits, max(len(shape.partners), 1)
+    found = {"wide chunks": run_shape(engine, shape).margins}
+    engine.limits = replace(limits, budget=min(3072, limits.budget))
+    found["narrow chunks"] = run_shape(engine, shape).margins
+    engine.limits = replace(limits, budget=min(2048, limits.budget), slots=40_000)
+    backwards = run_shape(engine, replace(shape, anchors=shape.anchors[::-1])).margins
+    found["small arena, backwards"] = backwards.reshape(-1, rows)[::-1].ravel()
     engine.limits = limits
-    print(f"{shape.name}: {len(wide):,} margins, spread {wide.std():.2f}")
-    for label, other in (("narrow chunks", narrow), ("small arena, backwards", evicted)):
-        off, flipped = np.abs(wide - other), (wide > 0) != (other > 0)
-        largest = np.abs(wide[flipped]).max(initial=0.0)
-        print(
-            f"  {label:<24}mean difference {off.mean():.3f}, largest {off.max():.3f}; flips"
-            f" {flipped.mean() * 1e4:.0f} per 10,000, of margins up to {largest:.3f}",
-            flush=True,
-        )
+    return found
+
+
+def print_difference(label: str, margins: np.ndarray, other: np.ndarray) -> None:
+    """How far two runs' margins are apart, and how many answers differ."""
+    off, flipped = np.abs(margins - other), (margins > 0) != (other > 0)
+    largest = np.abs(margins[flipped]).max(initial=0.0)
+    print(
+        f"  {label:<24}mean difference {off.mean():.3f}, largest {off.max():.3f}; flips"
+        f" {flipped.mean() * 1e4:.0f} per 10,000, of margins up to {largest:.3f}",
+        flush=True,
+    )
+
+
+def print_schedules(engine: LoadedEngine, shape: Shape, sample: int = 2000) -> None:
+    """Margins and answers of about `sample` prompts of a shape in three schedules."""
+    anchors = shape.anchors[: max(sample // max(len(shape.partners), 1), 1)]
+    first, *others = schedules(engine, replace(shape, anchors=anchors)).items()
+    print(f"{shape.name}: {len(first[1]):,} margins, spread {first[1].std():.2f}")
+    for label, margins in others:
+        print_difference(label, first[1], margins)
 
 
 def print_parts(parts: dict[str, float], tokens: int) -> None:
