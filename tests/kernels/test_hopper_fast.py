@@ -22,9 +22,9 @@ pytest.importorskip("triton", reason="Triton has no build for this platform")
 from covey.kernels.hopper import dense8, gemm
 from covey.kernels.hopper.dense import DeviceCall
 from covey.kernels.hopper.gate import gate
-from covey.kernels.hopper.gemm import Products
 from covey.kernels.hopper.kernels import HopperKernels
 from covey.kernels.hopper.norm import add_norm
+from covey.kernels.hopper.products import Products, products_error
 from covey.kernels.hopper.rows import multiply_rows, quantise_rows
 from covey.kernels.hopper.work import Limits
 from kernels import interpreted
@@ -111,8 +111,8 @@ def test_the_trial_by_rows_sees_a_wrong_factor() -> None:
         return Activation(values, scales * 1.02)
 
     cpu = torch.device("cpu")
-    assert gemm._trial(Products(multiply, gated), cpu, by_rows=True) is None
-    wrong = gemm._trial(Products(multiply, blocked), cpu, by_rows=True)
+    assert products_error(Products(multiply, gated), cpu, by_rows=True) is None
+    wrong = products_error(Products(multiply, blocked), cpu, by_rows=True)
     assert wrong is not None and wrong > 1e-2
 
 
@@ -157,9 +157,8 @@ def test_a_whole_layer_by_rows_is_the_exact_one_where_nothing_is_rounded() -> No
 
     def layer(kernels: object, made: Callable[[Tensor], Weight], state: Tensor) -> Tensor:
         state, x = kernels.norm(state, None, ones)
-        product = kernels.linear(x, made(qkv)).view(count, 8, 16)
-        q, k, v = product.tensor_split([4, 6], 1)
-        attended = kernels.attend(q, k, None, v, kernels.plan(chunk), None)
+        plan = kernels.plan(chunk)
+        attended = kernels.attend(*kernels.qkv(x, made(qkv), None, plan, None), plan, None)
         state, delta = kernels.project(attended, made(output), state)
         state, x = kernels.norm(state, delta, ones)
         gated = kernels.gated(x, made(gate_up))
@@ -229,10 +228,10 @@ def test_dense_calls_in_fp8_see_the_same_keys(seed: int, monkeypatch: pytest.Mon
     torch.manual_seed(seed)
     q, k, v = torch.randn(len(chunk), 8, 16).tensor_split([4, 6], 1)
     arena = KvLayer(torch.randn(64, 2, 16), torch.randn(64, 2, 16))
-    expected = theirs.attend(q, k, None, v, theirs.plan(chunk), arena).values
-    qkv = torch.cat([q, k, v], 1)
-    q, k, v = qkv.tensor_split([4, 6], 1)
-    found = ours.attend(q, k, None, v, ours.plan(chunk), arena).values
+    expected = theirs.attend(q, k, v, theirs.plan(chunk), arena).values
+    # In one piece by rows, as they come from the product.
+    q, k, v = torch.cat([q, k, v], 1).tensor_split([4, 6], 1)
+    found = ours.attend(q, k, v, ours.plan(chunk), arena).values
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 

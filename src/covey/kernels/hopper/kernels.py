@@ -16,6 +16,7 @@ from covey.kernels.base import Activation, Chunk, Geometry, Int32, Int64, KvLaye
 from covey.kernels.fast import EXACT, Fast
 from covey.kernels.heads import project_heads, split_heads
 from covey.kernels.hopper.attend import TileWork, packed_attention
+from covey.kernels.hopper.checks import GROUP
 from covey.kernels.hopper.dense import DenseAttention, DeviceCall, load_flash_attention
 from covey.kernels.hopper.dense8 import load_fp8_attention
 from covey.kernels.hopper.gate import gate
@@ -140,7 +141,7 @@ class HopperKernels:
         """See `Kernels.qkv`."""
         shape, product = self._geometry, self._products.heads
         epsilon = shape.norm_eps
-        if weight.scales is None or product is None:
+        if weight.scales is None or product is None or shape.d_head != GROUP:
             q, k, v = project_heads(self.linear, x, weight, plan.rows, shape)
             rotate_and_store(q, k, v, norms, plan.rows, plan.turn, kv, epsilon)
             return q, k, v
