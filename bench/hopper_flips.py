@@ -1,10 +1,11 @@
 """Answers of a real checkpoint on a GPU in three schedules, and beside float32 on the CPU.
 
-    python bench/hopper_flips.py MODEL [--tickets 120] [--pairs 30]
+    python bench/hopper_flips.py MODEL [--tickets 120] [--pairs 30] [--fast fp8-blocks ...]
 
 MODEL is a folder, a GGUF file or a known name. The prompts are the repository's support tickets
 under some questions, and pairs of tickets and policies. Random weights amplify rounding; only a
-trained model's margins tell how often an answer depends on what shared its chunk.
+trained model's margins tell how often an answer depends on what shared its chunk. With --fast,
+the same under each of these options alone.
 """
 
 from __future__ import annotations
@@ -51,12 +52,23 @@ def shapes(tickets: int, pairs: int) -> list[Shape]:
     return [*found, Shape("join", PAIR, asked[:pairs], policies)]
 
 
-def opened(model: str, device: str) -> LoadedEngine:
+def opened(model: str, device: str, fast: Sequence[str] = ()) -> LoadedEngine:
     """A model on a device."""
-    engine = LocalModel(model, device=device).open()
+    engine = LocalModel(model, device=device, fast=fast).open()
     if not isinstance(engine, LoadedEngine):
         raise SystemExit(f"{model} is no local model")
     return engine
+
+
+def print_flips(label: str, engine: LoadedEngine, work: Sequence[Shape], exact: np.ndarray) -> None:
+    """Compare three schedules with each other, and the first with exact margins."""
+    runs = [schedules(engine, shape) for shape in work]
+    found = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
+    first, *others = found.items()
+    print(f"{label}: {len(exact):,} prompts, spread {first[1].std():.2f}; beside {first[0]}:")
+    for name, margins in others:
+        print_difference(name, first[1], margins)
+    print_difference("float32 on the CPU", first[1], exact)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,18 +77,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("model")
     parser.add_argument("--tickets", type=int, default=120)
     parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--fast", nargs="*", default=[])
     options = parser.parse_args(arguments)
-    engine, exact = opened(options.model, "cuda"), opened(options.model, "cpu")
     print(versions())
     work = shapes(options.tickets, options.pairs)
-    runs = [schedules(engine, shape) for shape in work]
-    found = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
-    plain = np.concatenate([run_shape(exact, s).margins for s in work])
-    first, *others = found.items()
-    print(f"{len(plain):,} prompts, spread {plain.std():.2f}; beside {first[0]}:")
-    for label, margins in others:
-        print_difference(label, first[1], margins)
-    print_difference("float32 on the CPU", first[1], plain)
+    plain = opened(options.model, "cpu")
+    exact = np.concatenate([run_shape(plain, shape).margins for shape in work])
+    print_flips("as it is", opened(options.model, "cuda"), work, exact)
+    for name in options.fast:
+        print_flips(name, opened(options.model, "cuda", [name]), work, exact)
     return 0
 
 
