@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel
@@ -83,9 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     work = shapes(options.tickets, options.pairs)
     plain = opened(options.model, "cpu")
     exact = np.concatenate([run_shape(plain, shape).margins for shape in work])
-    print_flips("as it is", opened(options.model, "cuda"), work, exact)
-    for name in options.fast:
-        print_flips(name, opened(options.model, "cuda", [name]), work, exact)
+    for fast in ((), *((name,) for name in options.fast)):
+        print_flips(", ".join(fast) or "as it is", opened(options.model, "cuda", fast), work, exact)
+        gc.collect()
+        torch.cuda.empty_cache()  # the next finds no room otherwise
     return 0
 
 

@@ -117,7 +117,9 @@ def test_rotation_norms_turns_and_stores(
         q = torch.randn(len(rows), heads, width).to(dtype)
     weights = torch.rand(width).to(dtype) + 0.5, torch.rand(width).to(dtype) + 0.5
     norms = weights if normed else None
-    angles = torch.rand(count, width // 2) * 100
+    depths = torch.randint(0, 3000, (count,), dtype=torch.int32)
+    frequencies = 0.9 ** torch.arange(width // 2, dtype=torch.float32)
+    angles = torch.outer(depths.float(), frequencies)
     expected_q = turned(q, angles.double()[chosen], norms and weights[0])
     expected_k = turned(k, angles.double(), norms and weights[1])
     slots = torch.tensor([-1, 6, 0, -1, 2], dtype=torch.int32)
@@ -130,7 +132,7 @@ def test_rotation_norms_turns_and_stores(
         v,
         norms,
         None if rows is None else torch.tensor(rows, dtype=torch.int64),
-        Turn(angles.cos(), angles.sin(), slots),
+        Turn(depths, frequencies, slots),
         arena,
         1e-6,
     )

@@ -45,12 +45,13 @@ def heads(x: Activation, weight: Weight, form: HeadForm) -> Tensor:
     split = interpreted.widened(x, weight).view(len(x.values), -1, 128)
     bounds = [form.queries, form.queries + form.keys]
     parts = list(split.tensor_split(bounds, 1))
+    angles = torch.outer(form.turn.depths.float(), form.turn.frequencies)[:, None]
     for number in range(2):
         part = parts[number]
         if form.norms is not None:
             inverse = (part.square().mean(-1, keepdim=True) + form.epsilon).rsqrt()
             part = part * inverse * form.norms[number].float()
-        cos, sin = form.turn.cos[:, None], form.turn.sin[:, None]
+        cos, sin = angles.cos(), angles.sin()
         first, second = part.chunk(2, -1)
         parts[number] = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
     _, k, v = (part.to(torch.bfloat16) for part in parts)

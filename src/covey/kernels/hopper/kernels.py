@@ -37,7 +37,7 @@ class HopperPlan:
 
     Attributes:
         rows: (q,) int64, the asking rows, or None for all.
-        turn: angles and arena slots of all rows.
+        turn: depths and arena slots of all rows.
         tiles: what the packed kernel does.
         calls: what is computed densely before it.
     """
@@ -94,7 +94,7 @@ class HopperKernels:
         on_device, views = TileWork(self._limits.tile_rows, *views[:8]), views[8:]
         return HopperPlan(
             None if rows is None else on_device.asked.to(torch.int64),
-            Turn.at(depths, self._frequencies, slots if len(chunk.kept_rows) else None),
+            Turn(depths, self._frequencies, slots if len(chunk.kept_rows) else None),
             on_device,
             tuple(
                 _device_call(call, views[5 * i : 5 * i + 5]) for i, call in enumerate(work.parts)

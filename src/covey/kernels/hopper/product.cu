@@ -87,8 +87,8 @@ enum Kind { PRODUCT, ADDED, HEADS, GATED };
 
 // What a product by heads needs besides. Dimension i of a head turns with i + 64.
 struct Heads {
-    const float* cos;       // (rows, 64)
-    const float* sin;
+    const int* depths;        // (rows,) positions
+    const float* frequencies; // (64,) angles a position
     const u32* query_norm;  // (128,) BF16 in words of two, or null
     const u32* key_norm;
     const int* slots;       // (rows,) of the arena, -1 where a row is not kept; or null
@@ -343,9 +343,20 @@ __device__ __forceinline__ void norm_head(
     }
 }
 
-__device__ __forceinline__ void turn_two(float& x, float& y, float cos, float sin) {
-    float turned = x * cos - y * sin;
-    y = y * cos + x * sin;
+// The cosine and sine of an angle. Nothing would hide the loads of a table. Whole turns are taken
+// off first: adding WHOLE leaves no bits for fractions, and 2 pi has two parts, of which the
+// first is exact when multiplied.
+__device__ __forceinline__ float2 direction(float angle) {
+    constexpr float WHOLE = 12582912.0f;  // 1.5 * 2^23
+    float turns = fmaf(angle, 0.159154943f, WHOLE) - WHOLE;
+    angle = fmaf(turns, -6.28125f, angle);
+    angle = fmaf(turns, -1.93530718e-3f, angle);
+    return {cosine_fast(angle), sine_fast(angle)};
+}
+
+__device__ __forceinline__ void turn_two(float& x, float& y, float2 to) {
+    float turned = x * to.x - y * to.y;
+    y = y * to.x + x * to.y;
     x = turned;
 }
 
@@ -356,39 +367,33 @@ __device__ __forceinline__ void finish_heads(
     u32 head, const Heads& heads) {
     u32 turned = heads.queries + heads.keys;
     u32 column = lane % 4;
-    if (head < turned) {
-        bool second = both && head + 1 < turned;
-        const u32* norms[2] = {head < heads.queries ? heads.query_norm : heads.key_norm,
-                               head + 1 < heads.queries ? heads.query_norm : heads.key_norm};
-        if (norms[0] != nullptr) norm_head(sums[0], norms[0], heads.epsilon, column);
-        if (second && norms[1] != nullptr) norm_head(sums[1], norms[1], heads.epsilon, column);
-        // Rows behind the last turn by the angles of one that is there.
-        u64 low = (lane / 4 < left ? row + lane / 4 : 0) * u64(TILE / 2);
-        u64 high = (lane / 4 + 8 < left ? row + lane / 4 + 8 : 0) * u64(TILE / 2);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            u32 at = 8 * i + 2 * column;
-            float2 cos_low = __ldg(reinterpret_cast<const float2*>(heads.cos + low + at));
-            float2 sin_low = __ldg(reinterpret_cast<const float2*>(heads.sin + low + at));
-            float2 cos_high = __ldg(reinterpret_cast<const float2*>(heads.cos + high + at));
-            float2 sin_high = __ldg(reinterpret_cast<const float2*>(heads.sin + high + at));
-#pragma unroll
-            for (int strip = 0; strip < 2; ++strip) {
-                if (strip == 1 && !second) continue;
-                float* x = sums[strip] + 4 * i;
-                turn_two(x[0], x[32], cos_low.x, sin_low.x);
-                turn_two(x[1], x[33], cos_low.y, sin_low.y);
-                turn_two(x[2], x[34], cos_high.x, sin_high.x);
-                turn_two(x[3], x[35], cos_high.y, sin_high.y);
-            }
-        }
-    }
     int slots[4] = {-1, -1, -1, -1};
     if (heads.slots != nullptr && head + 1 >= heads.queries) {
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
             u32 at = i * 4 + lane / 8;
             if (at < left) slots[i] = __ldg(heads.slots + row + at);
+        }
+    }
+    if (head < turned) {
+        bool second = both && head + 1 < turned;
+        const u32* norms[2] = {head < heads.queries ? heads.query_norm : heads.key_norm,
+                               head + 1 < heads.queries ? heads.query_norm : heads.key_norm};
+        float low = lane / 4 < left ? __ldg(heads.depths + row + lane / 4) : 0;
+        float high = lane / 4 + 8 < left ? __ldg(heads.depths + row + lane / 4 + 8) : 0;
+        if (norms[0] != nullptr) norm_head(sums[0], norms[0], heads.epsilon, column);
+        if (second && norms[1] != nullptr) norm_head(sums[1], norms[1], heads.epsilon, column);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            const float* at = heads.frequencies + 8 * i + 2 * column;
+            float2 rate = __ldg(reinterpret_cast<const float2*>(at));
+            float2 to[4] = {direction(low * rate.x), direction(low * rate.y),
+                            direction(high * rate.x), direction(high * rate.y)};
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                turn_two(sums[0][4 * i + e], sums[0][4 * i + e + 32], to[e]);
+                if (second) turn_two(sums[1][4 * i + e], sums[1][4 * i + e + 32], to[e]);
+            }
         }
     }
 #pragma unroll

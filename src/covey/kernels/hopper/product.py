@@ -50,7 +50,10 @@ class _Heads(ctypes.Structure):
     """`Heads` of product.cu; all zeros where a product is not by heads."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("cos", "sin", "query_norm", "key_norm", "slots")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("depths", "frequencies", "query_norm", "key_norm", "slots")
+        ),
         *((name, ctypes.c_void_p) for name in ("key_arena", "value_arena")),
         ("slot_bytes", ctypes.c_uint64),
         ("queries", ctypes.c_uint32),
@@ -206,12 +209,14 @@ def _described(form: HeadForm, out: Tensor) -> _Heads:
         "heads",
         f"{out.shape[1]} columns are not {form.queries} + 2 * {form.keys} heads of {_TILE}",
     )
-    for angles in (turn.cos, turn.sin):
-        fits = angles.shape == (rows, _TILE // 2) and angles.dtype is torch.float32
-        require(fits and angles.is_contiguous(), "heads", "angles of other tokens")
+    fits = turn.depths.shape == (rows,) and turn.depths.dtype is torch.int32
+    require(fits and turn.depths.is_contiguous(), "heads", "depths of other tokens")
+    rates = turn.frequencies
+    fits = rates.shape == (_TILE // 2,) and rates.dtype is torch.float32
+    require(fits and rates.is_contiguous(), "heads", "frequencies of other heads")
     found = _Heads(
-        cos=turn.cos.data_ptr(),
-        sin=turn.sin.data_ptr(),
+        depths=turn.depths.data_ptr(),
+        frequencies=turn.frequencies.data_ptr(),
         queries=form.queries,
         keys=form.keys,
         epsilon=form.epsilon,

@@ -106,8 +106,7 @@ def _head_errors(heads: ByHeads, x: Activation, weight: Weight, expected: Tensor
     norms = expected[0, :GROUP].to(torch.bfloat16), expected[1, :GROUP].to(torch.bfloat16)
     slots = torch.full((rows,), -1, dtype=torch.int32, device=device)
     slots[::2] = torch.arange(rows - 1, -1, -2, dtype=torch.int32, device=device)
-    depth = torch.arange(rows, device=device)
-    turn = Turn.at(depth, shape.frequencies.to(device), slots)
+    turn = Turn(torch.from_numpy(depths).to(device), shape.frequencies.to(device), slots)
     ours, theirs = (
         KvLayer(*torch.zeros(2, rows, 2, GROUP, device=device, dtype=dtype))
         for dtype in (torch.bfloat16, torch.float32)

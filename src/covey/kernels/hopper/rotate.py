@@ -2,7 +2,8 @@
 
     q         (q, heads, d)          rows of a wider matrix, in and out
     k, v      (n, kv_heads, d)       rows of a wider matrix, k in and out
-    cos, sin  (n, d / 2)             float32, of each token's depth
+    depths    (n,) int32             each token's position
+    frequencies (d / 2,)             float32, angles a position
     slots     (n,) int32             arena slot of a kept token, -1 for others
     k_arena, v_arena (slots, kv_heads, d)
 
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -28,23 +28,18 @@ class Turn:
     """Where the tokens of a chunk stand and go.
 
     Attributes:
-        cos, sin: (n, d_head / 2) float32.
+        depths: (n,) int32, positions in the prompt.
+        frequencies: (d_head / 2,) float32, the angle of a position.
         slots: (n,) int32, the arena slot of each token or -1; None where none is kept.
     """
 
-    cos: Tensor
-    sin: Tensor
+    depths: Tensor
+    frequencies: Tensor
     slots: Tensor | None
 
-    @staticmethod
-    def at(depths: Tensor, frequencies: Tensor, slots: Tensor | None) -> Turn:
-        """The angles of (n,) depths by (d_head / 2,) frequencies."""
-        angles = torch.outer(depths.float(), frequencies)
-        return Turn(angles.cos(), angles.sin(), slots)
-
     def take(self, rows: Tensor) -> Turn:
-        """The angles of some rows, of which none is kept."""
-        return Turn(self.cos[rows], self.sin[rows], None)
+        """Some rows, of which none is kept."""
+        return Turn(self.depths[rows], self.frequencies, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +103,8 @@ def _rotate(
     v,
     q_weight,
     k_weight,
-    cos,
-    sin,
+    depths,
+    frequencies,
     rows,
     slots,
     k_arena,
@@ -133,8 +128,9 @@ def _rotate(
     if LISTED:
         row = tl.load(rows + place).to(tl.int64)
     half = tl.arange(0, HALF)
-    c = tl.load(cos + row * HALF + half)
-    s = tl.load(sin + row * HALF + half)
+    angle = tl.load(depths + row).to(tl.float32) * tl.load(frequencies + half)
+    c = tl.cos(angle)
+    s = tl.sin(angle)
 
     if HEADS > 0:
         _turned(q, q_weight, place, q_stride, c, s, epsilon, HEADS, HEAD_ROOM, HALF, NORM)
@@ -181,7 +177,8 @@ def rotate_and_store(
     for name, x in (("q", q), ("k", k), ("v", v)):
         whole = x.stride(2) == 1 and x.stride(1) == width and x.shape[2] == width
         require(whole, "rotate_and_store", f"the heads of {name} are not in one piece")
-    require(turn.cos.shape == (tokens, width // 2), "rotate_and_store", "angles of other tokens")
+    fits = turn.depths.shape == (tokens,) and turn.frequencies.shape == (width // 2,)
+    require(fits, "rotate_and_store", "angles of other tokens or heads")
     require(rows is not None or len(q) == tokens, "rotate_and_store", "q has other rows than k")
     store = kv is not None and turn.slots is not None
     if kv is not None:
@@ -198,10 +195,10 @@ def rotate_and_store(
             v,
             q if norms is None else norms[0],
             k if norms is None else norms[1],
-            turn.cos,
-            turn.sin,
-            turn.cos if listed is None else listed,
-            turn.slots if store else turn.cos,
+            turn.depths,
+            turn.frequencies,
+            turn.depths if listed is None else listed,
+            turn.slots if store else turn.depths,
             kv.k if kv is not None else k,
             kv.v if kv is not None else v,
             q.stride(0),
