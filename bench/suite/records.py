@@ -29,6 +29,7 @@ class Run:
             engine does not say.
         requested, fresh, minimum: tokens as the engine counts them; None where it does not.
         prompts: prompts answered.
+        failed: of these, without an answer, as those longer than the model's context.
         rows: rows of the result, None for a peer, which has no SQL.
         digest: of the sorted rows.
         peak_bytes: most memory of the process or, on a GPU, of the device.
@@ -55,6 +56,7 @@ class Run:
     fill: float | None = None
     evictions: int | None = None
     peak_slots: int | None = None
+    failed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

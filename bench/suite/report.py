@@ -45,6 +45,10 @@ def report_text(records: Sequence[Record], rows: Sequence[Row], plots: Sequence[
     if problems:
         parts.append("## What did not run")
         parts += [f"- {row.query}, {row.engine}: {row.problem}" for row in problems]
+    failed = [row for row in rows if row.failed]
+    if failed:
+        parts.append("## Prompts without an answer")
+        parts += [f"- {row.query}, {row.engine}: {row.failed:,}" for row in failed]
     if plots:
         parts.append("## Plots")
         parts += [f"![{path.stem}](plots/{path.name})" for path in plots]

@@ -259,6 +259,7 @@ class Suite:
                 fill=counters.fill if real else None,
                 evictions=counters.evictions if real else None,
                 peak_slots=counters.peak_slots if real else None,
+                failed=counters.failed,
             ),
             equal,
         )
@@ -345,6 +346,8 @@ def _line(record: Record) -> str:
     text = f"{record.query:<12} {record.engine}: {times} s, {run.prompts:,} prompts"
     if run.rows is not None:
         text += f", {run.rows:,} rows"
+    if run.failed:
+        text += f", {run.failed:,} prompts FAILED"
     if record.rows_equal is not None:
         text += ", as DuckDB" if record.rows_equal else ", NOT as DuckDB"
     return text

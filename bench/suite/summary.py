@@ -40,6 +40,7 @@ class Row:
         asked_seconds: until the model had answered all; None where that was not told apart.
         warm_seconds: of the queries that were run before any was measured.
         us_per_token: microseconds a fresh token.
+        failed: prompts without an answer.
     """
 
     query: str
@@ -73,6 +74,7 @@ class Row:
     asked_seconds: float | None = None
     warm_seconds: float | None = None
     us_per_token: float | None = None
+    failed: int | None = None
 
 
 def summarise(records: Iterable[Record]) -> list[Row]:
@@ -142,6 +144,7 @@ def _row(record: Record) -> Row:
         asked_seconds=run.asked_seconds,
         warm_seconds=record.warm_seconds,
         us_per_token=1e6 * seconds / run.fresh if run.fresh and computes else None,
+        failed=run.failed,
     )
 
 

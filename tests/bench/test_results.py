@@ -190,6 +190,9 @@ def test_the_report_puts_published_seconds_beside_ours(tmp_path: Path) -> None:
     assert "covey, 2 queries, 14.4 s until asked. Published: 16.1 s" in text
     assert "geometric mean of the ratios 0.68" in text
     assert "one H100" in text and "other texts" in text
+    assert "Prompts without an answer" not in text
+    write_record(tmp_path, on_gpu("FEV-1", 0.1, replace(run, failed=1_200)))
+    assert "- FEV-1, covey: 1,200" in write_report(tmp_path, plots=False).read_text()
     assert "9.0 + 4.0 warm-up" in text and "budget 65,536, slots 900,000" in text
 
 
