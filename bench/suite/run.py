@@ -228,7 +228,11 @@ class Suite:
         with connected(self._model, self.corpus) as connection:
             query = connection.sql(to_sql(plan))
             started = time.perf_counter()
-            result = Streamed(query.batches(), math.inf if check else DIGEST_ROWS)
+            result = Streamed(
+                query.batches(),
+                math.inf if check else DIGEST_ROWS,
+                lambda: query.report.counters.prompts,
+            )
             seconds = time.perf_counter() - started
             counters = query.report.counters
         used = time.process_time() - used
@@ -244,7 +248,7 @@ class Suite:
         return (
             Run(
                 seconds=seconds,
-                asked_seconds=None if result.first is None else result.first - started,
+                asked_seconds=None if result.answered is None else result.answered - started,
                 device_seconds=counters.device_seconds if real else None,
                 host_seconds=counters.host_seconds,
                 processor_seconds=used,
@@ -290,19 +294,25 @@ class Streamed:
     Args:
         batches: the result.
         most: rows up to which it is kept.
+        prompts: tells how many the model has answered so far.
 
     Attributes:
         rows: how many there are.
-        first: when the first came (`time.perf_counter`): the model had answered all by then.
+        answered: when the first batch came for which the model had answered all
+            (`time.perf_counter`).
     """
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], most: float) -> None:
+    def __init__(
+        self, batches: Iterator[pa.RecordBatch], most: float, prompts: Callable[[], int] = int
+    ) -> None:
         self.rows = 0
-        self.first: float | None = None
+        self.answered: float | None = None
+        known = 0
         self._kept: list[pa.RecordBatch] | None = []
         for batch in batches:
-            if self.first is None:
-                self.first = time.perf_counter()
+            count = prompts()
+            if self.answered is None or count > known:
+                self.answered, known = time.perf_counter(), count
             self.rows += batch.num_rows
             if self._kept is not None:
                 self._kept.append(batch)

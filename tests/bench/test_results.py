@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,11 +109,15 @@ def test_the_pace_of_queries_is_learned() -> None:
 def test_rows_are_counted_as_they_come_and_kept_while_they_are_few() -> None:
     table = pa.table({"a": range(10)})
     few = Streamed(iter(table.to_batches(4)), 10)
-    assert few.rows == 10 and few.table == table and few.first is not None
+    assert few.rows == 10 and few.table == table and few.answered is not None
+    answers, read = iter([3, 5, 5]), []
+    batches = (read.append(time.perf_counter()) or batch for batch in table.to_batches(4))
+    steps = Streamed(batches, 9, lambda: next(answers))
+    assert steps.answered is not None and read[1] < steps.answered < read[2]
     many = Streamed(iter(table.to_batches(4)), 9)
     assert many.rows == 10 and many.table is None
     none = Streamed(iter([]), 9)
-    assert none.rows == 0 and none.table is None and none.first is None
+    assert none.rows == 0 and none.table is None and none.answered is None
 
 
 def test_what_ran_before_the_measured_queries_is_told(tmp_path: Path) -> None:

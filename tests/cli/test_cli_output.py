@@ -7,6 +7,8 @@ import decimal
 import io
 import json
 import sys
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,9 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from covey.cli.output import Destination, Format, destination, distinct_names
-from covey.cli.table import NARROWEST, cell_text, render, shrink
-from covey.errors import InputError
+from covey.cli import writers
+from covey.cli.output import Destination, destination, distinct_names
+from covey.cli.table import NARROWEST, SHOWN_ROWS, cell_text, render, shrink
+from covey.cli.writers import WRITERS, Format, ParquetWriter
+from covey.errors import InputError, RunError
 
 ROWS = pa.table(
     {
@@ -87,7 +91,7 @@ def test_shrinking_never_grows_and_fits_when_it_can(widths: list[int], room: int
 
 
 def test_csv_reads_back(tmp_path: Path) -> None:
-    Destination(Format.CSV, tmp_path / "r.csv").write(ROWS)
+    Destination(Format.CSV, tmp_path / "r.csv").write(ROWS.to_batches())
     back = pyarrow.csv.read_csv(tmp_path / "r.csv")
     assert back.column_names == ROWS.column_names
     assert back["product"].to_pylist() == ["Lamp", "", "Krug für Öl"]
@@ -96,7 +100,7 @@ def test_csv_reads_back(tmp_path: Path) -> None:
 
 def test_json_is_valid_and_one_row_a_line(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    Destination(Format.JSON, path).write(ROWS)
+    Destination(Format.JSON, path).write(ROWS.to_batches())
     text = path.read_text(encoding="utf-8")
     assert json.loads(text, parse_constant=pytest.fail)[0] == {
         "product": "Lamp",
@@ -111,12 +115,12 @@ def test_json_is_valid_and_one_row_a_line(tmp_path: Path) -> None:
 
 
 def test_json_of_no_rows_is_an_empty_array(tmp_path: Path) -> None:
-    Destination(Format.JSON, tmp_path / "r.json").write(ROWS.slice(0, 0))
+    Destination(Format.JSON, tmp_path / "r.json").write(ROWS.schema.empty_table().to_batches())
     assert json.loads((tmp_path / "r.json").read_text()) == []
 
 
 def test_parquet_keeps_values_and_types(tmp_path: Path) -> None:
-    Destination(Format.PARQUET, tmp_path / "r.parquet").write(ROWS)
+    Destination(Format.PARQUET, tmp_path / "r.parquet").write(ROWS.to_batches())
     back = pyarrow.parquet.read_table(tmp_path / "r.parquet")
     assert back.schema == ROWS.schema
     assert back.drop(["share"]).equals(ROWS.drop(["share"]))
@@ -124,7 +128,7 @@ def test_parquet_keeps_values_and_types(tmp_path: Path) -> None:
 
 def test_a_second_column_of_one_name_is_kept_in_a_file(tmp_path: Path) -> None:
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
-    Destination(Format.JSON, tmp_path / "r.json").write(twice)
+    Destination(Format.JSON, tmp_path / "r.json").write(twice.to_batches())
     assert json.loads((tmp_path / "r.json").read_text()) == [{"a": 1, "a_1": 2}]
 
 
@@ -143,15 +147,66 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     path = tmp_path / "r.parquet"
     path.write_text("old")
 
-    def full(table: pa.Table, file: io.BufferedWriter) -> None:
-        file.write(b"half")
-        raise OSError(28, "No space left on device")
+    class Full(ParquetWriter):
+        def add(self, batch: pa.RecordBatch) -> None:
+            self.file.write(b"half")
+            raise OSError(28, "No space left on device")
 
-    monkeypatch.setitem(sys.modules["covey.cli.output"].WRITERS, Format.PARQUET, full)
+    monkeypatch.setitem(WRITERS, Format.PARQUET, Full)
     with pytest.raises(InputError, match="No space left on device"):
-        Destination(Format.PARQUET, path).write(ROWS)
+        Destination(Format.PARQUET, path).write(ROWS.to_batches())
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+MANY = pa.table({"n": range(1000), "s": [f"row {i}, with a comma" for i in range(1000)]})
+
+
+@pytest.mark.parametrize("size", [7, 1000])
+@pytest.mark.parametrize("form", Format)
+def test_many_batches_make_the_file_that_one_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Format, size: int
+) -> None:
+    monkeypatch.setattr(writers, "ROWS_A_GROUP", 300)
+    held: list[weakref.ref[pa.RecordBatch]] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, MANY.num_rows, size):
+            # A copy of its own: a slice would belong to the table.
+            batch = pa.RecordBatch.from_pylist(MANY.slice(start, size).to_pylist(), MANY.schema)
+            held.append(weakref.ref(batch))
+            assert sum(each() is not None for each in held) <= 300 / size + 3, "let go"
+            yield batch
+            del batch
+
+    Destination(form, tmp_path / "many").write(batches())
+    Destination(form, tmp_path / "one").write(MANY.to_batches())
+    if form is Format.PARQUET:
+        assert pyarrow.parquet.read_table(tmp_path / "many") == MANY
+        groups = pyarrow.parquet.ParquetFile(tmp_path / "many").num_row_groups
+        assert groups == (4 if size == 7 else 1)
+    else:
+        assert (tmp_path / "many").read_bytes() == (tmp_path / "one").read_bytes()
+        assert (tmp_path / "many").read_bytes().count(b"row 999") == 1
+
+
+def test_a_table_on_standard_output_counts_what_it_does_not_show(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Destination(Format.TABLE, None).write(MANY.to_batches(max_chunksize=150))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == SHOWN_ROWS + 3
+    assert lines[-1].startswith("(200 of 1,000 rows shown")
+
+
+def test_an_error_of_the_query_is_none_of_the_file(tmp_path: Path) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield ROWS.to_batches()[0]
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(RunError, match=r"The query stopped: .*Input/output error"):
+        Destination(Format.CSV, tmp_path / "r.csv").write(batches())
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ import pyarrow.parquet
 import pytest
 from commandline import CommandLine
 
+import covey
+
 TICKETS = pa.table(
     {
         "id": [1, 2, 3, 4],
@@ -234,3 +236,29 @@ def test_a_process_leaves_the_right_exit_code_and_no_traceback(tickets: Path) ->
 
 def never_asked(question: str, documents: tuple[str, ...]) -> float:
     raise AssertionError("the model was asked")
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet", "table"])
+def test_no_form_of_a_result_is_held_whole(
+    command_line: CommandLine,
+    tickets: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+) -> None:
+    def whole(query: covey.Query) -> pa.Table:
+        raise AssertionError("the whole result was made")
+
+    monkeypatch.setattr(covey.Query, "arrow", whole)
+    command_line.plant(says_refund)
+    sql = f"SELECT id FROM '{tickets}' WHERE {QUESTION}"
+    target = tmp_path / f"result.{form}"
+    assert command_line("query", sql, "-f", form, "-o", str(target)).code == 0
+    assert target.stat().st_size
+    assert command_line("query", f"CREATE TABLE x AS {sql}; FROM x", "-f", "csv").stdout == (
+        "id\n1\n3\n"
+    )
+    made = command_line("query", f"CREATE TABLE x AS {sql}", "-f", "json")
+    assert (made.code, json.loads(made.stdout)) == (0, [{"Count": 2}])
+    nothing = command_line("query", "CREATE VIEW v AS SELECT 1", "-f", "json")
+    assert (nothing.code, json.loads(nothing.stdout)) == (0, [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -234,7 +234,7 @@ class Query:
         price = connection.hourly if self._budget.max_cost is not None else None
         return BudgetWatch(self._budget, price)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
         """The rows of the result in Arrow batches, the whole of which is never held.
 
         Rows come while the model is still being asked, in the order of the table that gives

@@ -171,7 +171,21 @@ def _telling(
     tell(report)
 
 
-class TransactionStatement(Statement):
+class WholeStatement(Statement):
+    """A statement whose result is there at once, by `run`."""
+
+    def batches(
+        self,
+        answers: Answers,
+        documents: DocumentStore,
+        watch: BudgetWatch | None,
+        tell: Callable[[Report], None],
+    ) -> Iterator[pa.RecordBatch]:
+        table, report = self.run(answers, documents, watch)
+        yield from _telling((batch for batch in table.to_batches()), report, tell)
+
+
+class TransactionStatement(WholeStatement):
     """BEGIN, COMMIT and ROLLBACK: they must also run where nothing else can be bound."""
 
     asks = False
@@ -193,7 +207,7 @@ class TransactionStatement(Statement):
             return table, Report()
 
 
-class ExplainStatement(Statement):
+class ExplainStatement(WholeStatement):
     """EXPLAIN of a statement with AI calls: Covey's plan as a result."""
 
     asks = False
@@ -220,7 +234,7 @@ class ExplainAnalyzeStatement(ExplainStatement):
         return _plan_table(before.text(report)), replace(report, rows=1)
 
 
-class DescribeStatement(Statement):
+class DescribeStatement(WholeStatement):
     """DESCRIBE of a query with AI calls: its columns, and nothing is asked."""
 
     asks = False
@@ -233,7 +247,7 @@ class DescribeStatement(Statement):
             return table, Report(rows=table.num_rows)
 
 
-class ViewStatement(Statement):
+class ViewStatement(WholeStatement):
     """CREATE VIEW of a query with AI calls, which Covey keeps.
 
     Args:

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import typer
 
 from covey.cli import table as text_table
-from covey.errors import InputError
+from covey.cli.writers import WRITERS, Format, Writer
+from covey.errors import InputError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
 
 # What EXPLAIN gives, in the words of DuckDB.
 _EXPLAINED = ("explain_key", "explain_value")
-
-
-class Format(Enum):
-    """The forms of a result on the command line."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    PARQUET = "parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +39,49 @@ class Destination:
     format: Format
     path: Path | None
 
-    def write(self, table: pa.Table) -> None:
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Write the result; a file appears whole or not at all.
+
+        Args:
+            batches: its rows; none of them is held once it is written.
 
         Raises:
             InputError: the file cannot be written.
         """
         if self.path is None and self.format is Format.TABLE:
-            typer.echo(as_text(table, terminal_width()))
+            typer.echo(as_text(*_head(batches), terminal_width()))
             return
-        if self.format is not Format.TABLE:
-            table = table.rename_columns(distinct_names(table.column_names))
         if self.path is None:
             with tempfile.TemporaryFile() as file:
-                WRITERS[self.format](table, file)
+                self._write(batches, file)
                 file.seek(0)
                 shutil.copyfileobj(file, sys.stdout.buffer)
                 sys.stdout.buffer.flush()
             return
+        with self._writing(), _whole_file(self.path) as file:
+            self._write(batches, file)
+
+    def _write(self, batches: Iterable[pa.RecordBatch], file: BinaryIO) -> None:
+        import pyarrow as pa
+
+        writer: Writer | None = None
         try:
-            with _whole_file(self.path) as file:
-                WRITERS[self.format](table, file)
+            for batch in _of_query(batches):
+                if self.format is not Format.TABLE:
+                    batch = batch.rename_columns(distinct_names(batch.schema.names))
+                writer = writer or WRITERS[self.format](file, batch.schema)
+                writer.add(batch)
+            writer = writer or WRITERS[self.format](file, pa.schema([]))
+            writer.end()
+        except BaseException:
+            if writer is not None:
+                writer.drop()
+            raise
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise InputError(
                 f"cannot write {self.path}: {error.strerror}. Name another file with --output."
@@ -149,77 +158,37 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def as_text(table: pa.Table, width: int | None) -> str:
-    """The first rows of a result as aligned text; a plan as it was written."""
+def as_text(table: pa.Table, total: int, width: int | None) -> str:
+    """The first rows of a result as aligned text; a plan as it was written.
+
+    Args:
+        table: the first rows, `text_table.SHOWN_ROWS` at most.
+        total: how many the result has.
+        width: see `text_table.render`.
+    """
     if table.column_names == list(_EXPLAINED):
         return "\n".join(text_table.plain(text) for text in table.column(1).to_pylist())
-    shown = table.slice(0, text_table.SHOWN_ROWS)
-    columns = [column.to_pylist() for column in shown.columns]
-    rows = list(zip(*columns, strict=True))
-    return text_table.render(table.column_names, rows, total_rows=table.num_rows, width=width)
-
-
-def _write_table(table: pa.Table, file: BinaryIO) -> None:
     columns = [column.to_pylist() for column in table.columns]
     rows = list(zip(*columns, strict=True))
-    text = text_table.render(table.column_names, rows, total_rows=table.num_rows, width=None)
-    file.write(text.encode() + b"\n")
+    return text_table.render(table.column_names, rows, total_rows=total, width=width)
 
 
-def _write_csv(table: pa.Table, file: BinaryIO) -> None:
-    # DuckDB writes lists and structs as text; Arrow's own writer refuses them.
-    import duckdb
-
-    from covey.sql.text import quote_text
-
-    with tempfile.TemporaryDirectory() as folder, duckdb.connect() as database:
-        target = Path(folder) / "result.csv"
-        database.register("result", table)
-        place = quote_text(str(target))
-        database.execute(f"COPY (FROM result) TO {place} (FORMAT csv, HEADER true)")
-        with target.open("rb") as source:
-            shutil.copyfileobj(source, file)
+def _of_query(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches; what goes wrong while they are made is no error of writing them."""
+    try:
+        yield from batches
+    except OSError as error:
+        raise RunError(f"The query stopped: {error}.") from error
 
 
-def _write_json(table: pa.Table, file: BinaryIO) -> None:
-    """An array of one object a row, one row a line; numbers that JSON lacks become null."""
-    names = table.column_names
-    separator = b"[\n"
-    for batch in table.to_batches(max_chunksize=4096):
-        columns = [column.to_pylist() for column in batch.columns]
-        for row in zip(*columns, strict=True):
-            record = dict(zip(names, map(_json_value, row), strict=True))
-            file.write(separator + json.dumps(record, ensure_ascii=False).encode())
-            separator = b",\n"
-    file.write(b"\n]\n" if separator == b",\n" else b"[]\n")
+def _head(batches: Iterable[pa.RecordBatch]) -> tuple[pa.Table, int]:
+    """The first rows of a result, and how many there are."""
+    import pyarrow as pa
 
-
-def _json_value(value: object) -> object:
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Decimal):
-        # DuckDB sums integers to HUGEINT, which Arrow holds as a decimal without a fraction.
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, list):
-        return [_json_value(x) for x in value]
-    if isinstance(value, dict):
-        return {str(k): _json_value(v) for k, v in value.items()}
-    if isinstance(value, bytes):
-        return value.hex()
-    return str(value)
-
-
-def _write_parquet(table: pa.Table, file: BinaryIO) -> None:
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(table, file)
-
-
-WRITERS: dict[Format, Callable[[pa.Table, BinaryIO], None]] = {
-    Format.TABLE: _write_table,
-    Format.CSV: _write_csv,
-    Format.JSON: _write_json,
-    Format.PARQUET: _write_parquet,
-}
+    shown: list[pa.RecordBatch] = []
+    total = 0
+    for batch in batches:
+        if not shown or total < text_table.SHOWN_ROWS:
+            shown.append(batch.slice(0, text_table.SHOWN_ROWS - total))
+        total += batch.num_rows
+    return (pa.Table.from_batches(shown) if shown else pa.table({})), total

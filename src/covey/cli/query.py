@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,8 @@ from typing import Annotated
 import typer
 
 from covey.cli.guard import guarded
-from covey.cli.output import Format, destination
+from covey.cli.output import destination
+from covey.cli.writers import Format
 from covey.errors import InputError
 
 Sql = Annotated[
@@ -136,8 +138,9 @@ def query(
         max_seconds=max_seconds,
         max_cost=max_cost,
     ) as connection:
-        run = connection.run(text)
-        target.write(run.arrow())
+        run = connection.sql(text)
+        with closing(run.batches()) as batches:
+            target.write(batches)
         if report:
             typer.echo(str(run.report), err=True)
 

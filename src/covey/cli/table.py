@@ -28,26 +28,52 @@ def render(
         width: the terminal's width in cells, to which the widest columns are cut with
             an ellipsis; None cuts nothing.
     """
-    right = [_is_numeric([row[i] for row in rows]) for i in range(len(names))]
-    cells = [[cell_text(value) for value in row] for row in rows]
-    headers = [cell_text(name) for name in names]
-    widths = [
-        max([cell_len(header), *(cell_len(row[i]) for row in cells)])
-        for i, header in enumerate(headers)
-    ]
+    layout = Layout(names)
+    layout.measure(rows)
     if width is not None:
-        widths = shrink(widths, width - len(GAP) * (len(widths) - 1))
-    lines = [
-        _line(headers, widths, right),
-        GAP.join("-" * w for w in widths),
-        *(_line(row, widths, right) for row in cells),
-    ]
+        layout.shrink(width)
+    lines = [*layout.head(), *map(layout.line, rows)]
     if total_rows > len(rows):
         lines.append(
             f"({len(rows):,} of {total_rows:,} rows shown; --format csv, json or parquet"
             " gives them all)"
         )
     return "\n".join(lines)
+
+
+class Layout:
+    """How wide the columns of a table are, and which of them hold numbers.
+
+    Args:
+        names: the column names, duplicates allowed.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._headers = [cell_text(name) for name in names]
+        self._widths = [cell_len(header) for header in self._headers]
+        self._known = [False] * len(names)
+        self._other = [False] * len(names)
+
+    def measure(self, rows: Sequence[Sequence[object]]) -> None:
+        """Make room for some rows."""
+        for row in rows:
+            for i, value in enumerate(row):
+                self._widths[i] = max(self._widths[i], cell_len(cell_text(value)))
+                self._known[i] |= value is not None
+                self._other[i] |= value is not None and not _is_number(value)
+
+    def shrink(self, width: int) -> None:
+        """Cut the widest columns until a line fits the width of a terminal."""
+        self._widths = shrink(self._widths, width - len(GAP) * (len(self._widths) - 1))
+
+    def head(self) -> list[str]:
+        """Names and rule."""
+        return [self.line(self._headers), GAP.join("-" * width for width in self._widths)]
+
+    def line(self, row: Sequence[object]) -> str:
+        """A row: numbers to the right, what is too long with an ellipsis."""
+        right = [known and not other for known, other in zip(self._known, self._other, strict=True)]
+        return GAP.join(map(_fit, map(cell_text, row), self._widths, right)).rstrip()
 
 
 def plain(text: str) -> str:
@@ -89,15 +115,8 @@ def shrink(widths: Sequence[int], room: int) -> list[int]:
     return cut
 
 
-def _is_numeric(values: Sequence[object]) -> bool:
-    known = [v for v in values if v is not None]
-    return bool(known) and all(
-        isinstance(v, int | float | Decimal) and not isinstance(v, bool) for v in known
-    )
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
-    return GAP.join(map(_fit, cells, widths, right)).rstrip()
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _fit(text: str, width: int, to_right: bool) -> str:
