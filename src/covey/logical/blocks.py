@@ -22,6 +22,7 @@ class Kind(Enum):
     CASE_OF = "case of"
     COALESCE = "coalesce"
     FILTER = "filter"
+    COMPARE = "compare"
     LEAF = "leaf"
 
 
@@ -36,7 +37,8 @@ class Expr:
         parts: operands of AND, OR, COALESCE; the operand of NOT; for CASE its
             conditions and values in turn, then the ELSE value if there is one (CASE_OF
             has the operand of `CASE x WHEN …` before them); for an
-            aggregate with FILTER the condition, then its arguments.
+            aggregate with FILTER the condition, then its arguments; for the comparison of an
+            AI call with a column the call, then the column.
         calls: indexes of the AI calls inside it.
     """
 
@@ -102,6 +104,8 @@ class Block:
         exists: whether it is the whole of an EXISTS: its first row decides.
         cte: the innermost common table expression it is in: name and span.
         alone: whether it is no operand of UNION, INTERSECT or EXCEPT.
+        union: of an operand of UNION, all operands, where their columns go by place, they
+            keep all rows and none reads the others; else None.
         top: whether its rows are the rows of the statement.
         sources: the entries of FROM, None where its form is not planned.
         joins: one for each source after the first.
@@ -121,6 +125,7 @@ class Block:
     top: bool
     exists: bool = False
     cte: tuple[str, Span] | None = None
+    union: Span | None = None
     sources: tuple[Source, ...] | None = None
     joins: tuple[Join, ...] = ()
     reason: str = ""

@@ -27,7 +27,7 @@ def _rejects(expr: Expr, calls: list[AICall], tokens: TokenList) -> bool:
         return True
     if expr.kind in (Kind.AND, Kind.OR, Kind.NOT):
         return all(_rejects(part, calls, tokens) for part in expr.parts)
-    if expr.kind is not Kind.LEAF:
+    if expr.kind not in (Kind.LEAF, Kind.COMPARE):
         return False
     # A call in a subquery does not stand open: EXISTS makes FALSE of what it does not find.
     words = tokens.words(expr.span)

@@ -4,9 +4,11 @@
     asked   for the rows of t with (SELECT (q.id < 3) FROM (SELECT id) AS q)
 
 A row that the block around rejects in any case needs no answer. The statement itself stays
-as it is. It must not be done where a row of the block is made of several rows or depends on
-the others (GROUP BY, windows, LIMIT), where the block is read more than once, and where an
-outer join around it would bring the rejected row back.
+as it is. A block that is read by several is asked for the rows that one of them may need, an
+operand of UNION for those that the block around the UNION may. It must not be done where a
+row of the block is made of several rows or depends on the others (GROUP BY, windows, LIMIT),
+where it is not known who reads it, where a UNION casts the column, and where an outer join
+around it would bring the rejected row back.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Sequence
 from sqlglot import TokenType
 
 from covey.logical.blocks import Block, Expr, Span
-from covey.optimizer.row_by_row import row_by_row
+from covey.optimizer.row_by_row import made_of_rows
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.sql.text import quote_name
 
@@ -30,39 +32,44 @@ def conditions_from_outside(
     """Conditions on rows of FROM, as SQL over the loaded sources of the block."""
     span = block.clauses.get("SELECT")
     limited = {"LIMIT", "OFFSET"} & set(block.clauses)
-    if span is None or limited or not row_by_row(block, work):
+    if span is None or limited or not made_of_rows(block, work):
         return []
     if any(span[0] <= call.span[0] < span[1] for call in work.calls):
         return []
-    found = []
+    if not block.alone and block.union is None:
+        return []
+    by_reader = []
     for around, number in _readers(block, work):
-        if not around.keeps(number):
-            continue
-        alias = quote_name((around.sources or ())[number].alias)
-        for condition in around.conditions:
-            text = _inside(condition, span, alias, block, work, loaded)
-            if text is not None:
-                found.append(text)
-    return found
+        texts = []
+        if around.keeps(number):
+            alias = quote_name((around.sources or ())[number].alias)
+            found = [_inside(c, span, alias, block, work, loaded) for c in around.conditions]
+            texts = [text for text in found if text is not None]
+        by_reader.append(texts)
+    if len(by_reader) < 2:
+        return [text for texts in by_reader for text in texts]
+    # A row is needed where one of the readers does not reject it.
+    if not all(by_reader):
+        return []
+    return [" OR ".join(f"({' AND '.join(texts)})" for texts in by_reader)]
 
 
 def _readers(block: Block, work: Workspace) -> list[tuple[Block, int]]:
-    """The one block that reads a block by FROM, and at which place; empty where there are more."""
+    """All blocks that read a block, and in which place of FROM; empty where others may."""
+    body = block.span if block.union is None else block.union
     readers = []
     for around in work.blocks:
         for number, source in enumerate(around.sources or ()):
-            if _is_body(block.span, source.span, 1, work):
-                return (
-                    []
-                    if work.edited.text[source.span[1] : source.end].count("(")
-                    else [(around, number)]
-                )
+            if _is_body(body, source.span, 1, work):
+                if work.edited.text[source.span[1] : source.end].count("("):
+                    return []
+                return [(around, number)]
             readers.append((around, number))
     if block.cte is None or block.recursive:
         return []
     name, span = block.cte
     inside = work.tokens.inside(span)
-    if len(inside) < 5 or inside[1].word != "AS" or not _is_body(block.span, span, 3, work):
+    if len(inside) < 5 or inside[1].word != "AS" or not _is_body(body, span, 3, work):
         return []
     named = [
         token.start for i, token in enumerate(work.tokens)
@@ -71,10 +78,10 @@ def _readers(block: Block, work: Workspace) -> list[tuple[Block, int]]:
     ]  # fmt: skip
     by_name = [
         (around, number) for around, number in readers
-        if [(around.sources or ())[number].span[0]] == named
+        if (around.sources or ())[number].span[0] in named
         and work.edited.text[slice(*(around.sources or ())[number].span)].lower() == name.lower()
     ]  # fmt: skip
-    return by_name if len(by_name) == 1 else []
+    return by_name if len(by_name) == len(named) else []
 
 
 def _is_body(body: Span, span: Span, opening: int, work: Workspace) -> bool:
@@ -98,24 +105,73 @@ def _inside(
     if condition.calls or tokens.words(condition.span) & _VOLATILE:
         return None
     names = {token.text.strip('"').lower() for token in tokens.inside(condition.span)}
-    first, last = tokens.index_at(select[0]), tokens.index_at(select[1])
-    items = []
-    if last - first == 1 and tokens[first].text == "*" and len(loaded) == 1:
-        items = [f"{loaded[0].alias}.{quote_name(c)}" for c in loaded[0].columns if c in names]
-    else:
-        for begin, end in tokens.split(first, last, TokenType.COMMA):
-            if tokens[end - 1].text == "*":
-                return None
-            if tokens[end - 1].text.strip('"').lower() in names:
-                items.append(work.edited.render((tokens[begin].start, tokens[end - 1].end)))
+    items = _items(select, names, block, work, loaded)
     if not items:
         return None
+    if block.union is not None:
+        alias += f"({', '.join(quote_name(name) for name, _ in items)})"
+    columns = ", ".join(item for _, item in items)
     written = work.edited.render(condition.span)
-    relations = ", ".join(f"{source.load.table} AS {source.alias}" for source in loaded)
-    alone = f"SELECT ({written}) FROM (SELECT {', '.join(items)} FROM {relations}) AS {alias}"
-    text = f"(SELECT ({written}) FROM (SELECT {', '.join(items)}) AS {alias})"
+    relations = _relations(loaded)
+    alone = f"SELECT ({written}) FROM (SELECT {columns} FROM {relations}) AS {alias}"
+    text = f"(SELECT ({written}) FROM (SELECT {columns}) AS {alias})"
     prefix = work.with_clause(block)
     for query in (alone, f"SELECT {text} FROM {relations}"):
         if work.binder.columns(prefix + query) is None:
             return None
     return text
+
+
+def _relations(loaded: Sequence[LoadedSource]) -> str:
+    return ", ".join(f"{source.load.table} AS {source.alias}" for source in loaded)
+
+
+def _items(
+    select: Span,
+    names: set[str],
+    block: Block,
+    work: Workspace,
+    loaded: Sequence[LoadedSource],
+) -> list[tuple[str, str]]:
+    """Names of a block's output, of those in sight, and the items they are for.
+
+    Empty where it is not known which these are.
+    """
+    tokens = work.tokens
+    first, last = tokens.index_at(select[0]), tokens.index_at(select[1])
+    items: list[tuple[str, str]] = []
+    if last - first == 1 and tokens[first].text == "*" and len(loaded) == 1:
+        items = [(c, f"{loaded[0].alias}.{quote_name(c)}") for c in loaded[0].columns]
+    else:
+        for begin, end in tokens.split(first, last, TokenType.COMMA):
+            if tokens[end - 1].text == "*":
+                return []
+            written = work.edited.render((tokens[begin].start, tokens[end - 1].end))
+            items.append((tokens[end - 1].text.strip('"').lower(), written))
+    if block.union is not None:
+        items = _named_by_union(items, block, block.union, work, loaded)
+    return [item for item in items if item[0] in names]
+
+
+def _named_by_union(
+    items: list[tuple[str, str]],
+    block: Block,
+    union: Span,
+    work: Workspace,
+    loaded: Sequence[LoadedSource],
+) -> list[tuple[str, str]]:
+    """The items of an operand by the names of the UNION, whose columns go by place.
+
+    Only those that the UNION does not cast: a condition on the cast value is another one.
+    """
+    prefix = work.with_clause(block)
+    columns = ", ".join(item for _, item in items)
+    own = work.binder.columns(f"{prefix}SELECT {columns} FROM {_relations(loaded)}")
+    whole = work.binder.columns(prefix + work.edited.render(union))
+    if own is None or whole is None or not len(own) == len(whole) == len(items):
+        return []
+    return [
+        (name.lower(), item)
+        for (_, item), (_, kind), (name, common) in zip(items, own, whole, strict=True)
+        if kind == common
+    ]

@@ -11,8 +11,13 @@ _NOT_ROW_BY_ROW = ("GROUP BY", "HAVING", "QUALIFY", "USING SAMPLE", "WINDOW")
 
 def row_by_row(block: Block, work: Workspace) -> bool:
     """Whether every row of the result is a row of FROM, and LIMIT counts those."""
+    return block.alone and made_of_rows(block, work)
+
+
+def made_of_rows(block: Block, work: Workspace) -> bool:
+    """Whether every row that a block gives is a row of FROM, as an operand of UNION too."""
     span = block.clauses.get("SELECT")
-    if span is None or not block.alone:
+    if span is None:
         return False
     if any(clause in block.clauses for clause in _NOT_ROW_BY_ROW):
         return False

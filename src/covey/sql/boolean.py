@@ -12,11 +12,16 @@ from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import AICall
 from covey.sql.text import QUERY_STARTS, TokenList
 
+_COMPARISONS = frozenset(
+    {
+        TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE,
+    }
+)  # fmt: skip
+
 
 def conjuncts(tokens: TokenList, first: int, last: int, calls: list[AICall]) -> list[Expr]:
     """The conjuncts of a condition, brackets around conjunctions opened."""
-    root = read_expression(tokens, first, last, calls)
-    return _flatten(root)
+    return _flatten(_Reader(tokens, calls, of_rows=True).read(first, last))
 
 
 def _flatten(expr: Expr) -> list[Expr]:
@@ -31,9 +36,11 @@ def read_expression(tokens: TokenList, first: int, last: int, calls: list[AICall
 
 
 class _Reader:
-    def __init__(self, tokens: TokenList, calls: list[AICall]) -> None:
+    def __init__(self, tokens: TokenList, calls: list[AICall], of_rows: bool = False) -> None:
         self.tokens = tokens
         self.calls = calls
+        # Elsewhere a name may mean another output, and not the column of a row.
+        self.of_rows = of_rows
 
     def read(self, first: int, last: int) -> Expr:
         for word, kind in (("OR", Kind.OR), ("AND", Kind.AND)):
@@ -74,9 +81,9 @@ class _Reader:
         """Operands of a leaf are read too: `CASE … END > 3` may still skip inside."""
         parts: list[Expr] = []
         span = self.tokens.span(first, last)
-        filtered = self.filter(first, last)
-        if filtered is not None:
-            return filtered
+        special = self.filter(first, last) or self.comparison(first, last)
+        if special is not None:
+            return special
         if self.inside(span):
             for i in self.tokens.top_level(first, last):
                 if not self.tokens.is_open(i) or self.is_call(i):
@@ -103,6 +110,26 @@ class _Reader:
         if any(a >= b for a, b in ranges):
             return None
         return self.make(Kind.FILTER, first, last, [self.read(a, b) for a, b in ranges])
+
+    def comparison(self, first: int, last: int) -> Expr | None:
+        """`call < column` or `column < call`, the whole of the range."""
+        tokens = self.tokens
+        marks = [i for i in tokens.top_level(first, last) if tokens[i].kind in _COMPARISONS]
+        if not self.of_rows or len(marks) != 1:
+            return None
+        sides = [(first, marks[0]), (marks[0] + 1, last)]
+        for one, other in (sides, sides[::-1]):
+            if one[0] >= one[1] or not self.is_column(*other):
+                continue
+            if any(call.span == tokens.span(*one) for call in self.calls):
+                return self.make(Kind.COMPARE, first, last, [self.leaf(*one), self.leaf(*other)])
+        return None
+
+    def is_column(self, first: int, last: int) -> bool:
+        """Whether a range is a name, or two with a dot between them."""
+        kinds = [self.tokens[i].is_name for i in range(first, last)]
+        dotted = last - first == 3 and self.tokens[first + 1].kind is TokenType.DOT
+        return kinds == [True] or (dotted and kinds[0] and kinds[2])
 
     def is_call(self, opening: int) -> bool:
         """Whether the bracket holds the arguments of an AI call."""

@@ -90,6 +90,9 @@ class Guards:
             yield parts[0], [], Context.TRUTH
             for part in parts[1:]:
                 yield part, [Guard(parts[0], "IS TRUE")], Context.VALUE
+        elif expr.kind is Kind.COMPARE:
+            # Compared with NULL, anything is NULL.
+            yield parts[0], [Guard(parts[1], "IS NOT NULL")], Context.VALUE
         else:
             for part in parts:
                 yield part, [], Context.VALUE

@@ -132,9 +132,21 @@ class _Finder:
         cuts = [
             i for i in self.tokens.top_level(first, last) if self.tokens[i].word in _SET_OPERATIONS
         ]
+        union = None if recursive else self.union(first, cuts, last)
         for begin, end in zip([first, *(i + 1 for i in cuts)], [*cuts, last], strict=True):
             if begin < end:
-                self.operand(begin, end, scope, recursive, not cuts, top and not cuts)
+                self.operand(begin, end, scope, recursive, not cuts, top and not cuts, union)
+
+    def union(self, first: int, cuts: list[int], last: int) -> Span | None:
+        """The whole of a query that is a UNION of all rows by place, None for another."""
+        if not cuts or any(self.tokens[i].word != "UNION" for i in cuts):
+            return None
+        behind = {self.tokens[j].word for i in cuts for j in (i + 1, i + 2) if j < last}
+        # What stands at the end of the last operand is about all of them.
+        ends = {self.tokens[i].word for i in self.tokens.top_level(cuts[-1], last)}
+        if "BY" in behind or ends & {"LIMIT", "OFFSET", "FETCH", "SAMPLE", "USING"}:
+            return None
+        return self.tokens.span(first, last)
 
     def operand(
         self,
@@ -144,6 +156,7 @@ class _Finder:
         recursive: bool,
         alone: bool,
         top: bool,
+        union: Span | None,
     ) -> None:
         while first < last and self.tokens[first].word in ("ALL", "DISTINCT", "BY", "NAME"):
             first += 1
@@ -151,7 +164,7 @@ class _Finder:
             block = Block(self.tokens.span(first, last), scope, recursive, alone, top)
             before = self.tokens[first - 2].word if first > 1 else ""
             block.exists = alone and before == "EXISTS" and self.tokens.is_open(first - 1)
-            block.cte = self.cte
+            block.cte, block.union = self.cte, union
             self.read(block, first, last)
             self.blocks.append(block)
         if first < last:
