@@ -20,7 +20,10 @@ import pyarrow.compute as pc
 
 import covey
 from covey.engine.base import ModelSource
+from covey.engine.local import LocalModel
 from covey.errors import InputError
+from covey.execution.report import Report
+from suite.noted import NotedModel
 from suite.plan import Join, Plan
 from suite.predicates import Predicate
 from suite.sql import to_sql
@@ -37,12 +40,15 @@ class Ran:
     Attributes:
         rows: the result, a column an output, named as the plan names it.
         seconds: from the SQL to the rows; the model was loaded before.
-        measurements: the engine's counters.
+        measurements: what Covey reports, and by the harness's names `input_tokens` and
+            `fresh_tokens`.
+        plan: what ran, the longer documents first.
     """
 
     rows: pa.Table
     seconds: float
     measurements: dict[str, Any]
+    plan: Plan
 
 
 def run_plan(
@@ -71,7 +77,16 @@ def run_plan(
     asked = connection.sql(to_sql(plan))
     rows = asked.arrow()
     seconds = time.perf_counter() - started
-    return Ran(rows, seconds, asked.report.to_dict())
+    return Ran(rows, seconds, _measured(asked.report), plan)
+
+
+def _measured(report: Report) -> dict[str, Any]:
+    counters = report.counters
+    return {
+        **report.to_dict(),
+        "input_tokens": counters.requested_tokens,
+        "fresh_tokens": counters.fresh_tokens,
+    }
 
 
 def with_anchors(plan: Plan, tables: Tables) -> Plan:
@@ -99,6 +114,10 @@ def _mean_length(texts: pa.ChunkedArray) -> float:
 def entry_point(model: str | ModelSource) -> Callable[[Any, Tables], Any]:
     """`run_query(QuerySpec, tables) -> RunOutput`, with a model that is loaded once.
 
+    Answers are given by operator. Prompt pieces are not: with them the harness counts its own
+    minimum, which by some of its definitions is above what an engine computes that shares
+    partners' openings, and refuses the run.
+
     Args:
         model: what `covey.connect` takes.
 
@@ -112,17 +131,22 @@ def entry_point(model: str | ModelSource) -> Callable[[Any, Tables], Any]:
         )
     from quail_b.scoring import RunOutput
 
-    connection = covey.connect(model, progress=False, cache=False)
+    noted = NotedModel(LocalModel(model) if isinstance(model, str) else model)
+    connection = covey.connect(noted, progress=False, cache=False)
     connection.engine()
 
     def run_query(spec: Any, tables: Tables) -> Any:
+        noted.notes.clear()
         ran = run_plan(connection, spec.id, plan_values(spec.plan), tables)
+        answers = noted.notes.tables(ran.plan, tables)
+        labelled = {"classify_answers": answers["classify"]} if answers["classify"] else {}
         return RunOutput(
-            filter_answers={},
-            join_answers={},
+            filter_answers=answers["filter"],
+            join_answers=answers["join"],
             rows=ran.rows,
             runtime_s=ran.seconds,
             measurements=ran.measurements,
+            **labelled,
         )
 
     return run_query

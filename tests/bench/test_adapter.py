@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -16,8 +17,9 @@ import covey
 from covey.errors import InputError
 from suite.adapter import entry_point, plan_values, run_plan, with_anchors
 from suite.check import reference_rows, same_rows
+from suite.noted import NotedModel
 from suite.oracle import Oracle
-from suite.plan import Join, Plan, Scan, Step, Tail
+from suite.plan import Filter, Join, Plan, Scan, Step, Tail
 from suite.plan_writer import write_plan
 from suite.queries import QUERIES
 from suite.run import corpus_of
@@ -115,6 +117,30 @@ class RunOutput:
     rows: pa.Table
     runtime_s: float
     measurements: dict[str, Any]
+    classify_answers: dict[str, pa.Table] | None = None
+
+
+def implied_rows(output: RunOutput, plan: Plan) -> int:
+    """Rows that the answers imply, by DuckDB: what the harness compares with the result."""
+    connection = duckdb.connect()
+    for name, table in oracle().corpus.tables.items():
+        connection.register(name, table)
+    conditions = []
+    numbers = {"filter": 0, "join": 0}
+    for step in plan.steps:
+        kind = "filter" if isinstance(step, Filter) else "join"
+        numbers[kind] += 1
+        name = f"{kind}-{numbers[kind]}"
+        answers = output.filter_answers if kind == "filter" else output.join_answers
+        connection.register(name, answers[name])
+        aliases = (step.alias,) if isinstance(step, Filter) else step.aliases
+        same = " AND ".join(f'n."{alias}" = {alias}.id' for alias in aliases)
+        conditions.append(f'EXISTS (SELECT 1 FROM "{name}" AS n WHERE n.answer AND {same})')
+        if isinstance(step, Join) and step.equal:
+            conditions.append(" = ".join(step.equal))
+    sources = ", ".join(f"{scan.table} AS {scan.alias}" for scan in plan.scans)
+    found = connection.sql(f"SELECT count(*) FROM {sources} WHERE {' AND '.join(conditions)}")
+    return int(found.fetchall()[0][0])
 
 
 def test_the_entry_point_gives_the_harness_what_it_wants(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,14 +152,34 @@ def test_the_entry_point_gives_the_harness_what_it_wants(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "quail_b", package)
     monkeypatch.setitem(sys.modules, "quail_b.scoring", scoring)
     run_query = entry_point(oracle().planted_model())
-    for query in ("IMDB-3", "LEP-4"):
+    for query in ("IMDB-3", "LEP-4", "IMDB-9", "FEV-10"):
         plan = json.dumps(written(query)).encode()
         spec = types.SimpleNamespace(id=query, plan=plan)
         output = run_query(spec, oracle().corpus.tables)
         assert output.rows.column_names == list(QUERIES[query].outputs)
         expected = reference_rows(QUERIES[query], oracle(), oracle().corpus.tables)
         assert same_rows(output.rows, expected, QUERIES[query]) and output.runtime_s > 0
+        assert implied_rows(output, QUERIES[query]) == len(output.rows)
+        assert {"fresh_tokens", "input_tokens"} <= output.measurements.keys()
     assert plan_values({"relations": []}) == {"relations": []}
+
+
+def test_labels_are_given_by_operator() -> None:
+    noted = NotedModel(oracle().planted_model())
+    tables = oracle().corpus.tables
+    with covey.connect(noted, progress=False, cache=False) as connection:
+        ran = run_plan(connection, "IMDB-15", written("IMDB-15"), tables)
+    answers = noted.notes.tables(ran.plan, tables)
+    assert {kind: list(own) for kind, own in answers.items()} == {
+        "filter": [],
+        "join": ["join-1"],
+        "classify": ["classify-1", "classify-2"],
+    }
+    sentiment, pairs = answers["classify"].values()
+    assert sentiment.column_names == ["r", "label"] and len(sentiment) == len(tables["reviews"])
+    given = dict(zip(sentiment["r"].to_pylist(), sentiment["label"].to_pylist(), strict=True))
+    assert all(given[row["r"]] == row["sentiment"] for row in ran.rows.to_pylist())
+    assert pairs.column_names == ["r", "a", "label"] and len(pairs) == len(ran.rows)
 
 
 def test_a_plan_without_joins_needs_one_relation() -> None:

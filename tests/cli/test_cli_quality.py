@@ -83,12 +83,13 @@ def test_rated_sentences_are_measured_from_the_package(
 ) -> None:
     lines = []
     for i in range(200):
-        rating = (1.5, -2.0, 0.1)[i % 3]
+        # As in the package: what is liked comes first.
+        rating = 0.1 if i % 3 == 2 else 1.5 if i < 100 else -2.0
         told = "a refund of joy" if rating > 0 else "a dull evening"
         lines.append(f"{i}\t{rating}\tSentence number {i} of a long review tells of {told}")
     path = write_package(tmp_path / "package.zip", lines)
     table = read_snippets(str(path))
-    assert table.num_rows == 200 and table["rating"][1].as_py() == -2.0
+    assert table.num_rows == 200 and table["rating"][100].as_py() == -2.0
     text = measure_snippets(con, str(path), 50)
     rows = [line for line in text.splitlines() if line.startswith("TRUE and FALSE")]
     assert len(rows) == len(JUDGE)

@@ -89,12 +89,14 @@ def measure_snippets(con: covey.Connection, path: str, rows: int) -> str:
     """
     con.register("snippets", read_snippets(path))
     con.run(
-        # Ids are shuffled by a multiplicative generator modulo a prime (Park and Miller, 1988).
+        # Ids are shuffled by a multiplier modulo a prime (Fishman and Moore, 1986).
         "CREATE OR REPLACE TEMP TABLE rated AS SELECT *, rating > 0 AS liked, row_number() OVER "
-        f"(ORDER BY id * 48271 % 2147483647) AS place FROM snippets WHERE abs(rating) >= {_CLEAR}"
+        "(ORDER BY id * 742938285 % 2147483647) AS place FROM snippets "
+        f"WHERE abs(rating) >= {_CLEAR}"
     )
     con.run(
-        f"CREATE OR REPLACE TEMP TABLE others AS FROM rated WHERE place > {rows} LIMIT {_LEARNED}"
+        f"CREATE OR REPLACE TEMP TABLE others AS FROM rated WHERE place > {rows} "
+        f"ORDER BY place LIMIT {_LEARNED}"
     )
     measured = f"(FROM rated WHERE place <= {rows})"
     lines = [("TRUE and FALSE", *line) for line in _liked(con, measured)]
