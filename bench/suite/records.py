@@ -156,7 +156,8 @@ def environment() -> dict[str, Any]:
         "threads": os.environ.get("OMP_NUM_THREADS"),
         "gpu": gpu_name(),
         "packages": {name: v for name in _PACKAGES if (v := _version(name)) is not None},
-        "commit": _git("rev-parse", "HEAD"),
+        # A copy of the tree without its history is told what it is a copy of.
+        "commit": os.environ.get("COVEY_COMMIT") or _git("rev-parse", "HEAD"),
         "changed": bool(_git("status", "--porcelain", "--untracked-files=no")),
     }
 

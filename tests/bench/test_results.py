@@ -17,7 +17,7 @@ from covey.errors import InputError
 from suite.answers import sample
 from suite.choose import by_interest, chosen
 from suite.compare import MARGIN_BINS, agreement_of, comparison, side
-from suite.records import Record, Run, read_records, record_path, write_record
+from suite.records import Record, Run, environment, read_records, record_path, write_record
 from suite.report import write_report
 from suite.run import Pace, Settings, Streamed, Suite
 from suite.summary import summarise
@@ -58,6 +58,11 @@ def test_a_record_tells_what_ran_and_on_what(planted: Path) -> None:
     assert {"python", "commit", "packages", "cpus"} <= record.environment.keys()
     assert 0 < record.minimum < record.requested
     assert record.runs[0].prompts and record.runs[0].digest and record.runs[0].peak_bytes
+
+
+def test_a_copy_without_history_is_told_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COVEY_COMMIT", "abc123")
+    assert environment()["commit"] == "abc123"
 
 
 def test_a_query_that_has_a_record_is_not_run_again(planted: Path) -> None:
