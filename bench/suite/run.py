@@ -174,6 +174,9 @@ class Suite:
 
     def _measure(self, plan: Plan) -> Record:
         values = asdict(self._record(plan))
+        # Counted first, so that nothing slow stands between a run and its record.
+        work = self._work(plan)
+        sol = _sol(work, self._outlook)
         runs: list[Run] = []
         equal: bool | None = None
         problem = None
@@ -189,8 +192,6 @@ class Suite:
                 traceback.print_exc()
             elif not isinstance(error, UnsupportedError):
                 self._say(f"{plan.id}: {error}")
-        work = self._work(plan)
-        sol = _sol(work, self._outlook)
         self._pace.add(sol, [run.seconds for run in runs])
         values |= {
             "start_seconds": self._start_seconds,
