@@ -30,6 +30,7 @@ _MARKS = frozenset(
     }
 )  # fmt: skip
 
+_RENAMING = {"COLUMNS", "REPLACE", "RENAME", "EXCLUDE"}
 _OPERANDS = frozenset({TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN})
 
 
@@ -45,9 +46,9 @@ def conditions_on_groups(
         return []
     first, last = tokens.index_at(having[0]), tokens.index_at(having[1])
     relations = ", ".join(f"{source.load.table} AS {source.alias}" for source in loaded)
-    found = []
-    for condition in conjuncts(tokens, first, last, work.calls):
-        if condition.calls or not _compares_keys(condition.span, _aliases(block, work), work):
+    aliases, found = _aliases(block, work), list[str]()
+    for condition in conjuncts(tokens, first, last, work.calls) if aliases is not None else ():
+        if condition.calls or not _compares_keys(condition.span, aliases or set(), work):
             continue
         text = work.edited.render(condition.span)
         query = f"{work.with_clause(block)}SELECT ({text}) FROM {relations}"
@@ -73,14 +74,19 @@ def _compares_keys(span: Span, aliases: set[str], work: Workspace) -> bool:
     return True
 
 
-def _aliases(block: Block, work: Workspace) -> set[str]:
-    """Names that the block's output gives to something: in HAVING they may mean that."""
+def _aliases(block: Block, work: Workspace) -> set[str] | None:
+    """Names that the block's output gives to something: in HAVING they may mean that.
+
+    None where the output names what cannot be seen in the text.
+    """
     tokens, select = work.tokens, block.clauses.get("SELECT")
-    if select is None:
-        return set()
+    if select is None or tokens.words(select) & _RENAMING:
+        return None
     first, last = tokens.index_at(select[0]), tokens.index_at(select[1])
-    return {
-        tokens[end - 1].text.strip('"').lower()
-        for begin, end in tokens.split(first, last, TokenType.COMMA)
-        if end - begin > 1 and tokens[end - 2].kind is not TokenType.DOT
-    }
+    found = set()
+    for begin, end in tokens.split(first, last, TokenType.COMMA):
+        if end - begin > 1 and tokens[end - 2].kind is not TokenType.DOT:
+            found.add(tokens[end - 1].text.strip('"').lower())
+        if end - begin > 1 and tokens[begin + 1].kind is TokenType.COLON:
+            found.add(tokens[begin].text.strip('"').lower())  # `name: expression`
+    return found

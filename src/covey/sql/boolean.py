@@ -90,9 +90,11 @@ class _Reader:
                     continue
                 closing = self.tokens.partner[i]
                 if i + 1 < closing and self.tokens[i + 1].word not in QUERY_STARTS:
+                    # In an argument a name may be the parameter of a lambda.
+                    inner = _Reader(self.tokens, self.calls)
                     for a, b in self.tokens.split(i + 1, closing, TokenType.COMMA):
                         if a < b and self.inside(self.tokens.span(a, b)):
-                            parts.append(self.read(a, b))
+                            parts.append(inner.read(a, b))
         return Expr(Kind.LEAF, span, tuple(parts), self.inside(span))
 
     def filter(self, first: int, last: int) -> Expr | None:
