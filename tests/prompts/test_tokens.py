@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.prompts.documents import DocumentStore
-from covey.prompts.tokens import DocumentTokens, Int32, Int64, gather
+from covey.prompts.tokens import DocumentTokens, Int32, Int64, encode_sound, gather
 
 
 class Characters:
@@ -60,6 +62,44 @@ def test_a_text_without_encoding_fails_alone() -> None:
     assert "not valid Unicode" in documents.errors[1]
     assert documents.lengths(ids).tolist() == [4, 0, 4]
     assert documents.take(ids).run(2).tolist() == [ord(c) for c in "fine"]
+
+
+class Raising(Characters):
+    """Fails on a batch with a certain text in it, as a tokenizer may."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    def encode(self, texts: Sequence[str]) -> tuple[Int32, Int64]:
+        if any("crash" in text for text in texts):
+            raise self.error
+        return super().encode(texts)
+
+
+PanicException = type("PanicException", (BaseException,), {})
+
+
+@pytest.mark.parametrize("error", [ValueError("crash 1"), KeyError(3), PanicException("crash")])
+@given(st.lists(st.sampled_from(["crash", "good", "", "fine \ud800"]), min_size=1, max_size=9))
+def test_whatever_a_tokenizer_raises_only_its_texts_fail(
+    error: BaseException, kinds: list[str]
+) -> None:
+    texts = [f"{kind} {i}" for i, kind in enumerate(kinds)]
+    flat, offsets, errors = encode_sound(Raising(error), texts)
+    good = [not text.startswith(("crash", "fine")) for text in texts]
+    assert sorted(errors) == [i for i, sound in enumerate(good) if not sound]
+    found = ["".join(map(chr, flat[a:b])) for a, b in itertools.pairwise(offsets.tolist())]
+    assert found == [text if sound else "" for text, sound in zip(texts, good, strict=True)]
+    for place, reason in errors.items():
+        assert "crash" not in reason, "a reason shows no text"
+        assert type(error).__name__ in reason or texts[place].startswith("fine")
+
+
+def test_an_interrupt_and_a_lack_of_memory_are_no_fault_of_a_text() -> None:
+    for error in (KeyboardInterrupt(), MemoryError()):
+        with pytest.raises(type(error)):
+            encode_sound(Raising(error), ["good", "crash"])
 
 
 def test_gather_copies_runs_with_repeats_and_empty_ones() -> None:

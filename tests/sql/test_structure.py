@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
+import covey
 from covey.logical.blocks import Block, JoinKind, Kind
 from covey.sql.boolean import conjuncts, read_expression
 from covey.sql.structure import find_blocks
 from covey.sql.text import TokenList
+from covey.testing import PlantedModel
 
 
 def blocks_of(sql: str) -> list[Block]:
@@ -129,3 +132,12 @@ def test_is_distinct_from_is_no_from_clause():
     assert block.sources is not None
     assert [source.alias for source in block.sources] == ["t"]
     assert len(block.where) == 1
+
+
+def test_a_comma_at_the_end_of_a_list_is_allowed_as_in_duckdb():
+    model = PlantedModel(lambda question, documents: 0.9 if documents[0] == "a" else 0.1)
+    with covey.connect(model, progress=False) as con:
+        con.register("t", pa.table({"s": ["a", "b"]}))
+        query = con.run("SELECT s, AI.IF(s), FROM t, WHERE s > '' OR AI.IF(s) ORDER BY s")
+        assert query.fetchall() == [("a", True), ("b", False)]
+        assert [operator.how for operator in query.report.operators] == ["planned", "planned"]

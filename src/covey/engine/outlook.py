@@ -20,7 +20,7 @@ from covey.hardware.rates import Rates
 from covey.models.costs import ModelCosts
 from covey.prompts.layout import Layout, Role
 from covey.prompts.question import Question, QuestionKind
-from covey.prompts.tokens import Encoder
+from covey.prompts.tokens import Encoder, encode_sound
 
 Int64 = npt.NDArray[np.int64]
 
@@ -122,7 +122,7 @@ class TokenMeasure:
         """See `Measure.documents`."""
         # A lone surrogate has no encoding; the run will say so of its row.
         sound = [text.encode(errors="replace").decode() for text in texts]
-        return np.diff(self._encoder.encode(sound)[1])
+        return np.diff(encode_sound(self._encoder, sound)[1])
 
 
 class ByteMeasure:

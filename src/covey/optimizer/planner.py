@@ -38,6 +38,8 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
     Raises:
         QueryError: DuckDB refuses the statement, or a document is a BLOB.
     """
+    # The shape of a statement is read on the word of DuckDB's parser.
+    lifted.binder.parse()
     blocks = find_blocks(lifted.tokens, lifted.calls)
     work = Workspace(lifted, blocks, table_names)
     _check_text(work)

@@ -126,21 +126,43 @@ class DocumentTokens:
             self._lengths = np.concatenate([self._lengths, np.full(more, -1, dtype=np.int64)])
 
     def _encode(self, ids: Int64) -> None:
-        texts = self._store.texts(ids)
-        try:
-            flat, offsets = self._encoder.encode(texts)
-        except UnicodeError:
-            flat, offsets = self._encode_good(ids, texts)
+        flat, offsets, errors = encode_sound(self._encoder, self._store.texts(ids))
+        self.errors.update({int(ids[place]): reason for place, reason in errors.items()})
         self._starts[ids] = self._column.append(flat) + offsets[:-1]
         self._lengths[ids] = np.diff(offsets)
 
-    def _encode_good(self, ids: Int64, texts: list[str]) -> tuple[Int32, Int64]:
-        """Encode what has an encoding; note why the rest has none."""
-        good = list(texts)
-        for i, text in enumerate(texts):
-            try:
-                text.encode()
-            except UnicodeError as error:
-                self.errors[int(ids[i])] = f"the text is not valid Unicode: {error}"
-                good[i] = ""
-        return self._encoder.encode(good)
+
+def encode_sound(encoder: Encoder, texts: Sequence[str]) -> tuple[Int32, Int64, dict[int, str]]:
+    """Encode what has an encoding; a text that the tokenizer fails on has no tokens.
+
+    Returns:
+        as `Encoder.encode`, and for each text that failed, by its place, why.
+    """
+    try:
+        return (*encoder.encode(texts), {})
+    except BaseException as error:
+        if not _is_of_a_text(error):
+            raise
+        if len(texts) == 1:
+            nothing = np.empty(0, dtype=np.int32), np.zeros(2, dtype=np.int64)
+            return (*nothing, {0: _reason(error)})
+    # Some text in a batch failed: find it by halves.
+    half = len(texts) // 2
+    flat, offsets, errors = encode_sound(encoder, texts[:half])
+    other, behind, more = encode_sound(encoder, texts[half:])
+    errors.update({half + place: reason for place, reason in more.items()})
+    ends = np.concatenate([offsets, offsets[-1] + behind[1:]])
+    return np.concatenate([flat, other]), ends, errors
+
+
+def _is_of_a_text(error: BaseException) -> bool:
+    """Whether a text may be at fault. A panic of the tokenizers' Rust code is no Exception."""
+    panic = type(error).__name__ == "PanicException"
+    return panic or (isinstance(error, Exception) and not isinstance(error, MemoryError))
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, UnicodeError):
+        return f"the text is not valid Unicode: {error}"
+    # Its message may quote the text, which reports do not show.
+    return f"the tokenizer failed on the text ({type(error).__name__})"

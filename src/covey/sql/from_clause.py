@@ -55,6 +55,8 @@ class _FromReader:
         sources, joins = [self.source()], []
         while self.at < self.last:
             kind, merges = self.join()
+            if self.at >= self.last:
+                break  # Behind a comma at the end, which DuckDB allows.
             sources.append(self.source())
             if self.word() == "USING":
                 merges = True

@@ -220,7 +220,7 @@ class _Finder:
 
     def expressions(self, first: int, last: int) -> tuple[Expr, ...]:
         """The comma-separated expressions of a clause that hold a call."""
-        if self.tokens[first].word == "DISTINCT":
+        if first < last and self.tokens[first].word == "DISTINCT":
             first += 1
         found = []
         for start, stop in self.tokens.split(first, last, TokenType.COMMA):
@@ -238,6 +238,8 @@ class _Finder:
         """The output columns that hold a call and have no alias."""
         found = []
         for start, stop in self.tokens.split(first, last, TokenType.COMMA):
+            if start == stop:
+                continue  # Behind a comma at the end, which DuckDB allows.
             if self.tokens[start].word == "DISTINCT" and stop - start > 1:
                 start += 1
             span = self.tokens.span(start, stop)
