@@ -15,7 +15,7 @@ from covey.testing import PlantedModel
 
 # Long enough that it matters which question comes first.
 LONG = ", by all that its author says of it and leaves out" * 4
-RATES = {"A": 0.9, "B": 0.05, "C": 0.06, "J": 0.1}
+RATES = {"A": 0.9, "B": 0.05, "C": 0.06, "D": 0.95, "E": 0.5, "H": 0.5, "J": 0.1}
 
 
 def judged(question: str, documents: tuple[str, ...]) -> float:
@@ -122,3 +122,12 @@ def test_conditions_of_several_calls_are_sampled_by_demand():
     texts = {d[0] for q, d in model.calls if q[0] in "BC" and judged(q, d) > 0.5}
     true = {d[0] for q, d in model.calls if q[0] == "A" and judged(q, d) > 0.5}
     assert {row[0] for row in rows} == {int(text.split()[0]) for text in texts & true}
+
+
+def test_a_call_that_is_seldom_needed_costs_little():
+    neither = f"NOT ({asked('D', 't.s')} OR {asked('E', 't.s')})"
+    _, model, report = run(f"SELECT id FROM t WHERE {asked('H', 't.s')} AND {neither}")
+    # Asked in full, two calls would cost more than H saves them; but E decides one row in 20.
+    assert [condition[14] for condition in report.decisions[-1].order] == ["D", "H"]
+    calls = Counter(question[0] for question, _ in model.calls)
+    assert calls["D"] == 600 and calls["E"] < 80 and calls["H"] < 120

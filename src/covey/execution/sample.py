@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +77,8 @@ class Sampler:
         self._choice = choice
         self._rng = np.random.default_rng(SEED)
         self._chosen: dict[int, Ints] = {}
+        # By stage, the share of its sample that each of its asks was needed for.
+        self._needed: defaultdict[int, list[float]] = defaultdict(list)
 
     def run(self) -> bool:
         """Ask what is worth knowing, as much as possible at once; say whether anything was."""
@@ -96,6 +99,7 @@ class Sampler:
             for number, columns in asked:
                 for ask in self._flow.stages[number].asks[place : place + 1]:
                     left = self._open(ask, columns)
+                    self._needed[number].append(len(left[0]) / len(columns[0]))
                     if len(left[0]):
                         tickets |= self._runner.ask_about(ask, left, reads=1.0)
             while not self._asker.done(tickets):
@@ -146,4 +150,4 @@ class Sampler:
             return
         passed = self._runner.passing(self._flow.rows, target.sources, columns, stage.passes)
         names = columns[0] if len(columns) == 1 else np.arange(len(columns[0]))
-        self._choice.sampled(number, names.tolist(), passed.tolist())
+        self._choice.sampled(number, names.tolist(), passed.tolist(), self._needed[number])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -138,9 +139,22 @@ class _Choice:
         lost = here - self._seconds(orders.cost(orders.best(range(len(self._stages)))))
         return lost, lost / here if here else 0.0
 
-    def sampled(self, stage: int, rows: Sequence[int], passed: Sequence[bool]) -> None:
+    def sampled(
+        self,
+        stage: int,
+        rows: Sequence[int],
+        passed: Sequence[bool],
+        needed: Sequence[float] = (),
+    ) -> None:
         """See `FlowChoice.sampled`."""
-        self._beliefs.sampled(self._conditions.index(stage), rows, passed)
+        number = self._conditions.index(stage)
+        self._beliefs.sampled(number, rows, passed)
+        if needed:
+            known = self._stages[number]
+            asks = zip(known.asks, needed, strict=True)
+            self._stages[number] = replace(
+                known, asks=tuple(replace(ask, needed=share) for ask, share in asks)
+            )
 
     def observed(self, stage: int, decided: tuple[int, ...], rows: int, passed: int) -> None:
         """See `FlowChoice.observed`."""

@@ -57,6 +57,7 @@ class AskCost:
         document: lengths of the anchor.
         frame: tokens behind it, once an anchor and question.
         suffix: lengths of the rest.
+        needed: share of the rows that the calls before it in its condition leave open.
     """
 
     prompt: object
@@ -67,6 +68,7 @@ class AskCost:
     document: Lengths
     frame: float
     suffix: Lengths
+    needed: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ class Orders:
     def _ask(self, ask: AskCost, done: frozenset[int], resident: bool) -> Work:
         if ask.source is None:
             return suffixes(1.0, ask.suffix, Lengths.fixed(0.0), self._budget, resident=False)
-        count = self._combinations(ask.sources, done) * ask.distinct
+        count = self._combinations(ask.sources, done) * ask.distinct * ask.needed
         count *= 1.0 - self._answered(ask, done)
         anchors = min(count, self._rows_left(ask.source, done) * ask.distinct)
         paired = len(ask.sources) > 1

@@ -104,8 +104,21 @@ class FlowChoice(Protocol):
         """
         ...
 
-    def sampled(self, stage: int, rows: Sequence[int], passed: Sequence[bool]) -> None:
-        """Tell of the rows, by row id or number of pair, that a random sample had."""
+    def sampled(
+        self,
+        stage: int,
+        rows: Sequence[int],
+        passed: Sequence[bool],
+        needed: Sequence[float] = (),
+    ) -> None:
+        """Tell of the rows, by row id or number of pair, that a random sample had.
+
+        Args:
+            stage: which was asked.
+            rows: of the sample.
+            passed: whether each passes.
+            needed: for each ask of the stage, the share of the rows that it was needed for.
+        """
         ...
 
     def observed(self, stage: int, decided: tuple[int, ...], rows: int, passed: int) -> None:
