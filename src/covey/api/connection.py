@@ -253,6 +253,14 @@ class Connection:
             self._engine = self._model.open()
         return self._engine
 
+    def identity(self) -> tuple[str, str] | None:
+        """Name and fingerprint of the model, None where they are not known before it is loaded."""
+        if self._engine is not None:
+            name, fingerprint = self._engine.name, self._engine.fingerprint
+        else:
+            name, fingerprint = self._model.name, self._model.outlook().fingerprint
+        return None if fingerprint is None else (name, fingerprint)
+
     @property
     def loaded(self) -> Engine | None:
         """The model, if it is loaded."""

@@ -148,6 +148,7 @@ class Statement:
                 connection.new_progress(),
                 interrupts,
                 connection.store,
+                connection.identity,
                 watch,
             )
             with asker:

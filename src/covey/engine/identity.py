@@ -1,16 +1,43 @@
-"""The fingerprint that a model had when it was last loaded, for estimates before it is.
+"""The fingerprint that a model had when it was last loaded, known before it is loaded again.
 
-It is kept in the user's cache folder by the files, their sizes and times, the layout and the
-device. A record that went stale misleads an estimate and nothing else: a run asks the loaded
-model.
+With it stored answers are found without the model, so that it must never be that of other
+files. A record is found by each file's name, size, place on the disk and times of change,
+that of its entry included, which no program can set; by the versions of what computes; by the
+layout and the device. Files that changed while they were loaded, or so shortly before that a
+clock may not tell a second change, are not recorded.
 """
 
 from __future__ import annotations
 
 import hashlib
+import time
+from importlib import metadata
 from pathlib import Path
 
 from covey.hardware.cache import cache_folder, write_whole
+
+# A change shortly after another may leave the times as they are: file systems count in ticks,
+# some of them two seconds long.
+_SETTLED_SECONDS = 3.0
+_PACKAGES = ("covey", "torch", "triton", "fa3-fwd")
+
+
+def marks(path: Path) -> str | None:
+    """What tells the state of a model's files; None where it cannot be told.
+
+    Args:
+        path: a file, or a folder of files.
+    """
+    try:
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        states = [(file.name, file.stat()) for file in files]
+    except OSError:
+        return None
+    lines = [
+        f"{name} {s.st_size} {s.st_dev} {s.st_ino} {s.st_mtime_ns} {s.st_ctime_ns}"
+        for name, s in states
+    ]
+    return "\n".join([str(path.resolve()), *lines])
 
 
 def recall(path: Path, layout: str, device: str) -> str | None:
@@ -21,23 +48,40 @@ def recall(path: Path, layout: str, device: str) -> str | None:
         layout: name of the prompt layout, and of what may cost exactness besides.
         device: its name.
     """
+    state = marks(path)
+    if state is None:
+        return None
     try:
-        return _record(path, layout, device).read_text(encoding="utf-8").strip() or None
+        return _record(state, layout, device).read_text(encoding="utf-8").strip() or None
     except (OSError, ValueError):
         return None
 
 
-def remember(path: Path, layout: str, device: str, fingerprint: str) -> None:
-    """Keep a fingerprint for `recall`; where the folder cannot be written it is lost."""
-    try:
-        record = _record(path, layout, device)
-    except OSError:
-        return
-    write_whole(record, fingerprint.encode())
+def remember(path: Path, before: str | None, layout: str, device: str, fingerprint: str) -> None:
+    """Keep a fingerprint for `recall`; where the folder cannot be written it is lost.
+
+    Args:
+        path, layout, device: as for `recall`.
+        before: the files' `marks` before they were loaded.
+        fingerprint: what they have.
+    """
+    if before is not None and before == marks(path) and _is_settled(path):
+        write_whole(_record(before, layout, device), fingerprint.encode())
 
 
-def _record(path: Path, layout: str, device: str) -> Path:
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    marks = [f"{f.name} {f.stat().st_size} {f.stat().st_mtime_ns}" for f in files]
-    text = "\n".join([str(path.resolve()), layout, device, *marks])
+def _is_settled(path: Path) -> bool:
+    files = list(path.iterdir()) if path.is_dir() else [path]
+    newest = max((max(s.st_mtime, s.st_ctime) for s in (file.stat() for file in files)), default=0)
+    return newest < time.time() - _SETTLED_SECONDS
+
+
+def _record(state: str, layout: str, device: str) -> Path:
+    text = "\n".join([state, layout, device, *map(_version, _PACKAGES)])
     return cache_folder() / "models" / hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from covey.engine.base import Engine, ModelSource
-from covey.engine.identity import recall, remember
+from covey.engine.identity import marks, recall, remember
 from covey.engine.limits import Limits, cpu_limits, gpu_limits
 from covey.engine.outlook import ByteMeasure, Measure, Outlook, TokenMeasure
 from covey.hardware.devices import has_cuda, present_device
@@ -90,19 +90,26 @@ class LocalModel:
         """Load the weights; see `ModelSource.open`."""
         from covey.engine.loaded import load_engine
 
+        before = marks(self.files.path)
         engine = load_engine(self.name, self.files, self.device, self.layout, self.fast)
-        self._keep_facts(engine)
+        self._keep_facts(engine, before)
         return engine
 
-    def _keep_facts(self, engine: LoadedEngine) -> None:
-        """Measure how fast the model is here, once for a device and kernels, and name it."""
+    def _keep_facts(self, engine: LoadedEngine, before: str | None) -> None:
+        """Measure how fast the model is here, once for a device and kernels, and name it.
+
+        Args:
+            engine: loaded.
+            before: the `marks` of its files before that.
+        """
         on_gpu = has_cuda() if self.device is None else self.device == "cuda"
         device = present_device(on_gpu)
         costs = planned_costs(self.spec, on_gpu, engine.limits.budget, self.fast)
         if device is None:
             return
         if engine.fingerprint is not None:
-            remember(self.files.path, self._computed, device.name, engine.fingerprint)
+            path, name = self.files.path, device.name
+            remember(path, before, self._computed, name, engine.fingerprint)
         key = rates_key(self.spec, costs, self.fast)
         if read_rates(device.name, key, engine.kernels) is None:
             write_rates(device.name, key, engine.kernels, engine.rates())

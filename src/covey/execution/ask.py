@@ -6,7 +6,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -24,6 +23,7 @@ from covey.execution.report import MAX_ERRORS_KEPT, OperatorReport, Report, RowE
 from covey.execution.stop import Interrupts, Stopped
 from covey.execution.store.session import StoredAnswers
 from covey.execution.store.store import AnswerStore
+from covey.execution.tickets import CallUnderWay, Ticket
 from covey.logical.calls import AICall, LongDocuments, OnError, Reading
 from covey.prompts.documents import DocumentStore
 
@@ -32,28 +32,6 @@ Floats = npt.NDArray[np.float64]
 _SHOWN = 60
 # A share of failed prompts is judged while a query runs from so many on, and at its end.
 JUDGED_FROM = 1000
-
-
-@dataclass(slots=True)
-class _Asking:
-    """A call with prompts under way, as its progress line shows it."""
-
-    call: AICall
-    operator: OperatorReport
-    total: int = 0
-    done: int = 0
-    tokens: int = 0
-
-
-@dataclass(slots=True)
-class _Ticket:
-    """A batch under way: its prompts, their keys, and how many have no answer yet."""
-
-    asking: _Asking
-    wanted: Ints
-    keys: Ints
-    left: int
-    reads: float
 
 
 class Asker:
@@ -67,6 +45,8 @@ class Asker:
         progress: is told how far each call is.
         interrupts: say when to stop.
         store: answers of earlier runs; None asks everything.
+        known: the model's name and fingerprint, without loading it: None where its files
+            do not tell. Stored answers are then found without it.
         watch: stops a run that passes its budget.
     """
 
@@ -79,12 +59,16 @@ class Asker:
         progress: Progress,
         interrupts: Interrupts,
         store: AnswerStore | None = None,
+        known: Callable[[], tuple[str, str] | None] = lambda: None,
         watch: BudgetWatch | None = None,
     ) -> None:
+        self._known = known
         self._watch = watch
         self._load = load
         self._store = store
         self._stored: StoredAnswers | None = None
+        self._looked_for = False
+        self._fingerprint: str | None = None
         self._documents = documents
         self._answers = answers
         self._report = report
@@ -92,8 +76,8 @@ class Asker:
         self._engine: Engine | None = None
         self._session: EngineSession | None = None
         self._work: Iterator[EngineAnswers] | None = None
-        self._asking: dict[int, _Asking] = {}
-        self._tickets: dict[int, _Ticket] = {}
+        self._asking: dict[int, CallUnderWay] = {}
+        self._tickets: dict[int, Ticket] = {}
         self._numbers = itertools.count()
         # The session's number of a ticket -> its own: a second session counts anew.
         self._submitted: dict[int, int] = {}
@@ -155,20 +139,23 @@ class Asker:
                     wanted, keys = wanted[~under_way], keys[~under_way]
         if not len(wanted):
             return frozenset(tickets)
-        session = self._open()
+        self._find_store()
         wanted, keys = self._take_stored(call, wanted, keys)
         if not len(wanted):
             return frozenset(tickets)
+        session = self._open()
         if self._watch is not None:
             self._watch.before(len(wanted))
         ticket = next(self._numbers)
         self._submitted[session.submit(PromptBatch(call.question, wanted, reads))] = ticket
         asking = self._asking.get(call.index)
         if asking is None:
-            asking = self._asking[call.index] = _Asking(call, self._report.operators[call.index])
+            asking = self._asking[call.index] = CallUnderWay(
+                call, self._report.operators[call.index]
+            )
             self._progress.start(asking.operator.call, None)
         asking.total += len(wanted)
-        self._tickets[ticket] = _Ticket(asking, wanted, keys, len(wanted), reads)
+        self._tickets[ticket] = Ticket(asking, wanted, keys, len(wanted), reads)
         return frozenset({ticket, *tickets})
 
     def _take_stored(self, call: AICall, wanted: Ints, keys: Ints) -> tuple[Ints, Ints]:
@@ -296,31 +283,42 @@ class Asker:
 
     def _open(self) -> EngineSession:
         if self._session is None:
+            self._find_store()
             engine = self._engine or self._loaded()
             self._session = self._stack.enter_context(engine.session(self._documents))
             carry_on(self._session.counters, self._report.counters)
             self._report.counters = self._session.counters
-            known = engine.fingerprint
-            if self._store is not None and self._stored is None and known is not None:
-                self._stored = StoredAnswers(
-                    self._store,
-                    engine.name,
-                    known,
-                    self._documents,
-                    self._report.notes,
-                )
             if self._watch is not None:
                 self._watch.start(kept=self._stored is not None)
         return self._session
 
+    def _find_store(self) -> None:
+        """Make the answers of earlier runs known, the first time; loads the model at need."""
+        if self._store is None or self._looked_for:
+            return
+        self._looked_for = True
+        known = self._known()
+        if known is None:
+            engine = self._engine or self._loaded()
+            known = None if engine.fingerprint is None else (engine.name, engine.fingerprint)
+        if known is not None:
+            self._fingerprint = known[1]
+            notes = self._report.notes
+            self._stored = StoredAnswers(self._store, *known, self._documents, notes)
+
     def _loaded(self) -> Engine:
         started = time.perf_counter()
         self._engine = engine = self._load()
+        if self._stored is not None and engine.fingerprint != self._fingerprint:
+            raise RunError(
+                f"{engine.name} is not computed as it was when it was last loaded, so that the "
+                "stored answers are not its own. Run the query again: that is known now."
+            )
         self._report.load_seconds = time.perf_counter() - started
         self._report.model = engine.name
         return engine
 
-    def _keep(self, ticket: _Ticket, answers: EngineAnswers) -> None:
+    def _keep(self, ticket: Ticket, answers: EngineAnswers) -> None:
         call, operator = ticket.asking.call, ticket.asking.operator
         self._calls[call.index] = call
         # Errors come by position in the batch, answers by position in this delivery.
@@ -342,7 +340,7 @@ class Asker:
             true = int(true_of(call, scores).sum())
             operator.true = (operator.true or 0) + true
 
-    def _count(self, ticket: _Ticket, answers: EngineAnswers) -> None:
+    def _count(self, ticket: Ticket, answers: EngineAnswers) -> None:
         asking = ticket.asking
         asking.done += len(answers.rows)
         ticket.left -= len(answers.rows)
