@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -11,6 +10,7 @@ from pathlib import Path
 import duckdb
 
 from covey.errors import InputError
+from covey.hardware.scratch import Scratch, clear_scratch
 from covey.sql.text import quote_text
 
 # Of the memory of the machine, as DuckDB finds it: the model and its documents need the
@@ -59,7 +59,7 @@ def read_access(
 
 def open_database(
     database: str | PathLike[str], access: Access
-) -> tuple[duckdb.DuckDBPyConnection, str]:
+) -> tuple[duckdb.DuckDBPyConnection, Scratch]:
     """Open a database with what it may reach settled.
 
     Returns:
@@ -75,13 +75,14 @@ def open_database(
         connection = duckdb.connect(file, read_only=locked)
     except duckdb.Error as error:
         raise InputError(f"The database {database} cannot be opened: {error}") from None
-    # Private to the user, and not in the folder that the process happens to run in.
-    folder = tempfile.mkdtemp(prefix="covey-")
+    # Not in the folder that the process happens to run in.
+    clear_scratch()
+    folder = Scratch()
     settings = {
         "errors_as_json": "true",
         # Otherwise a table name could be read as a variable of Covey's own code.
         "python_enable_replacements": "false",
-        "temp_directory": quote_text(folder),
+        "temp_directory": quote_text(str(folder.path)),
         "memory_limit": quote_text(MEMORY_SHARE),
     }
     if not access.extensions:

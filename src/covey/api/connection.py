@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import sys
 import weakref
 from collections.abc import Sequence
@@ -112,7 +111,7 @@ class Connection:
     ) -> None:
         access = access or Access()
         self._duckdb, folder = open_database(database, access)
-        self._delete_files = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._delete_files = weakref.finalize(self, folder.delete)
         self.access = access
         self._closed = False
         self._model = model

@@ -1,0 +1,68 @@
+"""Folders for what is needed while a process runs, and cleared away if it was killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_PREFIX = "covey-scratch-"
+_LOCK = "lock"
+# A folder younger than this may not have its lock yet.
+_SECONDS_TO_LOCK = 60.0
+
+
+class Scratch:
+    """A folder of this process, private to the user, with a lock that goes with the process.
+
+    Attributes:
+        path: the folder.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+
+    def __init__(self) -> None:
+        # `import covey` must stay light.
+        from filelock import FileLock
+
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        # Whatever thread lets it go.
+        self._lock = FileLock(self.path / _LOCK, mode=0o600, thread_local=False)
+        self._lock.acquire()
+
+    def delete(self) -> None:
+        """Delete the folder and all that is in it."""
+        self._lock.release()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def clear_scratch() -> None:
+    """Delete the folders of processes that were killed: nobody holds their locks."""
+    from filelock import FileLock, Timeout
+
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            if not (entry.name.startswith(_PREFIX) and _is_old_and_ours(entry)):
+                continue
+            lock = Path(entry.path) / _LOCK
+            if not lock.exists():
+                continue
+            # A folder that goes meanwhile, or a file system without locks, is left alone.
+            with suppress(Timeout, OSError, NotImplementedError):
+                with FileLock(lock, timeout=0):
+                    pass
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_old_and_ours(entry: os.DirEntry[str]) -> bool:
+    with suppress(OSError):
+        found = entry.stat(follow_symlinks=False)
+        ours = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+        old = found.st_mtime < time.time() - _SECONDS_TO_LOCK
+        return ours and old and stat.S_ISDIR(found.st_mode)
+    return False
