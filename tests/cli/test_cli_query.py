@@ -262,3 +262,26 @@ def test_no_form_of_a_result_is_held_whole(
     assert (made.code, json.loads(made.stdout)) == (0, [{"Count": 2}])
     nothing = command_line("query", "CREATE VIEW v AS SELECT 1", "-f", "json")
     assert (nothing.code, json.loads(nothing.stdout)) == (0, [])
+
+
+def test_a_database_file_is_opened_as_the_user_says(
+    command_line: CommandLine, tickets: Path, tmp_path: Path
+) -> None:
+    command_line.plant(says_refund)
+    file = str(tmp_path / "shop.duckdb")
+    made = command_line("query", f"CREATE TABLE t AS FROM '{tickets}'", "-d", file)
+    assert made.code == 0
+    sql = f"SELECT id FROM t WHERE {QUESTION} ORDER BY id"
+    for options in (["--database", file], ["-d", file, "--read-only"]):
+        read = command_line("query", sql, "-f", "csv", *options)
+        assert (read.code, read.stdout) == (0, "id\n1\n3\n")
+        assert command_line("explain", sql, *options).code == 0
+    before = Path(file).stat()
+    refused = command_line("query", "DELETE FROM t", "-d", file, "--read-only")
+    assert refused.code != 0 and "read-only" in refused.stderr
+    assert Path(file).stat().st_mtime_ns == before.st_mtime_ns
+    missing = command_line("query", sql, "-d", str(tmp_path / "no.duckdb"), "--read-only")
+    assert missing.code != 0 and "cannot be opened" in missing.stderr
+    assert not (tmp_path / "no.duckdb").exists()
+    assert command_line("query", "DELETE FROM t", "-d", file).code == 0
+    assert command_line("query", "SELECT count(*) AS n FROM t", "-d", file).stdout == "n\n-\n0\n"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 from covey.engine.base import ModelSource
 from covey.engine.local import LocalModel
-from covey.errors import InputError
+from covey.errors import InputError, ModelError
 from covey.hardware.devices import has_cuda
+from covey.models.files import ModelFiles
+from covey.models.registry import is_path
 
 GPU_DEFAULT = "qwen3-4b-fp8"
 # Small enough for two cores.
@@ -27,16 +30,33 @@ def model_source(model: Any, fast: str | Iterable[str] = ()) -> ModelSource:
     if model is None:
         return LocalModel(GPU_DEFAULT if has_cuda() else CPU_DEFAULT, fast=fast)
     if isinstance(model, str | PathLike):
-        return LocalModel(fspath(model), fast=fast)
+        source = LocalModel(fspath(model), fast=fast)
+        if is_path(fspath(model)):
+            _check_path(Path(fspath(model)))
+        return source
     if fast:
         raise InputError(
             f"fast is for a model by its name or path, not for one of type {type(model).__name__}."
             " Leave it out."
         )
     if callable(getattr(model, "open", None)) and hasattr(model, "name"):
-        source: ModelSource = model
-        return source
+        given: ModelSource = model
+        return given
     raise InputError(
         f"A model is a name, a path or a PlantedModel, not of type {type(model).__name__}. "
         "`covey models` lists the names."
     )
+
+
+def _check_path(path: Path) -> None:
+    """Refuse a path that holds no model, when the user names it and not at the first query.
+
+    Raises:
+        ModelError: there is nothing there, or it is of no kind that holds weights.
+    """
+    if not path.exists():
+        raise ModelError(
+            f"There is no model at {path}. Name a .gguf file, a folder with safetensors, or one "
+            "of the names that `covey models` lists."
+        )
+    ModelFiles(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ class Query:
 
     Raises:
         QueryError: the text is wrong.
-        InputError: it is no text.
+        InputError: it is no text, or its cost is limited and the device has no price.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Query:
             for start, end in split_statements(tokens)
         ]
         with connection.lock:
+            self._watch()
             self._statement(0).check()
             if len(self._statements) > 1:
                 self._check_spelling(tokens)
@@ -227,11 +229,31 @@ class Query:
             connection.engine()
             self._budget.refuse(statement.explained().forecast)
 
+    def __repr__(self) -> str:
+        if self._result is not None:
+            state = f"{self._result.num_rows:,} rows"
+        else:
+            state = "not run yet" if self._report is None else "read in batches"
+        text = textwrap.shorten(self._statements[-1].text, 100, placeholder=" …")
+        return f"<covey.Query: {text}; {state}>"
+
     def _watch(self) -> BudgetWatch | None:
+        """What stops a run; None without a budget.
+
+        Raises:
+            InputError: money is limited and nothing has a price.
+        """
         connection = self._connection
         if not self._budget.limits:
             return None
-        price = connection.hourly if self._budget.max_cost is not None else None
+        if self._budget.max_cost is None:
+            return BudgetWatch(self._budget, None)
+        price = connection.hourly
+        if price is None:
+            raise InputError(
+                "max_cost needs a price, and this device has none that Covey knows. Give "
+                "price_per_hour to covey.connect, in US dollars, or set COVEY_PRICE_PER_HOUR."
+            )
         return BudgetWatch(self._budget, price)
 
     def batches(self) -> Generator[pa.RecordBatch, None, None]:

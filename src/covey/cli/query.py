@@ -85,6 +85,20 @@ Cache = Annotated[
 NoCache = Annotated[
     bool, typer.Option("--no-cache", help="Ask everything anew and keep no answers.")
 ]
+Database = Annotated[
+    str,
+    typer.Option(
+        "--database",
+        "-d",
+        metavar="FILE",
+        help="A DuckDB database file to open, for reading and writing; in memory unless given.",
+        show_default=False,
+    ),
+]
+ReadOnly = Annotated[
+    bool,
+    typer.Option("--read-only", help="Open the database for reading, and refuse any change."),
+]
 MaxCalls = Annotated[int | None, typer.Option("--max-calls", metavar="N", help="Most model calls.")]
 MaxTokens = Annotated[
     int | None, typer.Option("--max-tokens", metavar="N", help="Most tokens computed.")
@@ -109,6 +123,8 @@ def query(
     progress: ProgressOption = None,
     cache: Cache = None,
     no_cache: NoCache = False,
+    database: Database = ":memory:",
+    read_only: ReadOnly = False,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
     max_seconds: MaxSeconds = None,
@@ -131,6 +147,8 @@ def query(
     with covey.connect(
         model,
         fast=fast or (),
+        database=database,
+        read_only=read_only,
         progress=False if no_progress else shown,
         cache=kept,
         max_calls=max_calls,
@@ -157,6 +175,8 @@ def explain(
     ] = False,
     cache: Cache = None,
     no_cache: NoCache = False,
+    database: Database = ":memory:",
+    read_only: ReadOnly = False,
 ) -> None:
     """Print a query's plan and what it is expected to cost. Nothing is run but with --analyze."""
     text = read_sql(sql)
@@ -164,7 +184,14 @@ def explain(
 
     import covey
 
-    with covey.connect(model, fast=fast or (), progress=False, cache=kept) as connection:
+    with covey.connect(
+        model,
+        fast=fast or (),
+        database=database,
+        read_only=read_only,
+        progress=False,
+        cache=kept,
+    ) as connection:
         form = "json" if as_json else "text"
         typer.echo(connection.explain(text, form, analyze=analyze))
 
