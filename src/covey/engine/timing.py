@@ -29,7 +29,7 @@ GPU_CONTEXT = 4096
 SMALL_PART = 16
 # The large chunk of a processor is as large as is expected, by the small one, to take so long,
 # in seconds; a GPU's is a full one.
-LARGE_SECONDS = 2.5
+LARGE_SECONDS = 2.0
 # Times by measured rates were found to be off by so much; see bench/estimates.py.
 SPREAD = 1.3
 
