@@ -17,6 +17,7 @@ from covey.api.builder import Builder
 from covey.api.calibration import Reliability, calibrate
 from covey.api.forecast import read_price
 from covey.api.models import model_source
+from covey.api.parameters import Parameters
 from covey.api.query import Query
 from covey.api.sources import register
 from covey.api.tables import start
@@ -179,6 +180,7 @@ class Connection:
     def sql(
         self,
         text: str,
+        params: Parameters | None = None,
         *,
         dialect: str | None = None,
         max_calls: int | None = None,
@@ -190,16 +192,20 @@ class Connection:
 
         Args:
             text: SQL, one statement or several.
+            params: values for its places: a list for `?`, or `$1` and `$2`, a mapping for
+                `$name`. They are written into the text as constants, so that a question or
+                a list of labels may be one.
             dialect: as for `connect`; None takes that of the connection.
             max_calls, max_tokens, max_seconds, max_cost: as for `connect`; None takes that
                 of the connection.
 
         Raises:
             QueryError: the text is wrong; nothing was asked of the model.
-            InputError: there is no such dialect, or a limit is no number.
+            InputError: there is no such dialect, a limit is no number, or a value has no
+                place or no form in SQL.
         """
         budget = self.budget.override(Budget(max_calls, max_tokens, max_seconds, max_cost))
-        return Query(self, text, read_dialect(dialect) or self.dialect, budget)
+        return Query(self, text, read_dialect(dialect) or self.dialect, budget, params)
 
     def table(self, *name: str) -> Builder:
         """The rows of a table or view, to build a query on; see `covey.api.builder`.
@@ -238,9 +244,9 @@ class Connection:
         """What running the query would do; see `Query.explain`."""
         return self.sql(text).explain(format, analyze=analyze)
 
-    def run(self, text: str) -> Query:
-        """Make a query and run it."""
-        return self.sql(text).run()
+    def run(self, text: str, params: Parameters | None = None) -> Query:
+        """Make a query and run it; see `sql`."""
+        return self.sql(text, params).run()
 
     def engine(self) -> Engine:
         """The loaded model.

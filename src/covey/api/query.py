@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from covey.api.forecast import DONE, LATER, Estimate, Explained
+from covey.api.parameters import Filled, Parameters
 from covey.api.planning import Planning, Schema
 from covey.api.statement import Statement, make_statement
 from covey.errors import BudgetError, InputError, QueryError
@@ -21,7 +22,7 @@ from covey.plan.explain import one_line
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import Binder
 from covey.sql.calls import find_calls
-from covey.sql.derived import Derived, Piece, Written
+from covey.sql.derived import Derived
 from covey.sql.dialect import Dialect
 from covey.sql.statements import split_statements
 from covey.sql.text import EditedText, TokenList, read_tokens
@@ -45,6 +46,7 @@ class Query:
         text: SQL.
         dialect: whose spelling of AI functions is accepted; None accepts both.
         budget: what it may take.
+        params: values for its `?`, `$1` or `$name`; see `covey.api.parameters`.
 
     Raises:
         QueryError: the text is wrong.
@@ -57,6 +59,7 @@ class Query:
         text: str,
         dialect: Dialect | None = None,
         budget: Budget = NO_BUDGET,
+        params: Parameters | None = None,
     ) -> None:
         if not isinstance(text, str):
             raise InputError(f"SQL is a text, not of type {type(text).__name__}.")
@@ -70,10 +73,10 @@ class Query:
         self._result: pa.Table | None = None
         self._report: Report | None = None
         tokens = read_tokens(text)
-        written = Written(text)
+        # Without values places stay as they are: a PREPARE has some.
+        filled = Filled(tokens, params)
         self._statements = [
-            Derived([Piece(text[start:end], written, start)])
-            for start, end in split_statements(tokens)
+            Derived(filled.pieces(start, end)) for start, end in split_statements(tokens)
         ]
         with connection.lock:
             self._watch()
