@@ -47,3 +47,36 @@ def test_rows_and_prompts_do_not_depend_on_how_batches_are_cut(query, monkeypatc
         monkeypatch.setattr(planted, "CAPACITY", capacity)
         monkeypatch.setattr("covey.execution.flow.FIRST_BATCH", first)
         assert run(query) == expected
+
+
+def test_anchors_of_another_table_stay_until_the_last_batch(monkeypatch):
+    events = []
+
+    class Session(planted.PlantedSession):
+        def submit(self, batch):
+            if batch.question.arity == 2:
+                anchors = batch.documents[:, batch.question.anchor]
+                events.append((set(anchors.tolist()), batch.reads))
+            return super().submit(batch)
+
+        def release(self, documents):
+            events.append((set(documents.tolist()), None))
+            super().release(documents)
+
+    monkeypatch.setattr(planted, "PlantedSession", Session)
+    monkeypatch.setattr(planted, "CAPACITY", 100)
+    with covey.connect(model=PlantedModel(answer)) as con:
+        for name, count in (("t", 80), ("p", 4)):
+            texts = [f"{name} {i} " + "word " * (i % 5) for i in range(count)]
+            con.register(name, pa.table({"id": list(range(count)), "s": texts}))
+        con.run(
+            "SELECT t.id, p.id FROM t JOIN p ON AI_JOIN(PROMPT('J {0} {1}', t.s, p.s),"
+            " {'anchor': 'p'}) WHERE AI.IF(PROMPT('A {0}', t.s))"
+        ).fetchall()
+    joins = [(anchors, reads) for anchors, reads in events if reads is not None]
+    anchors = joins[0][0]
+    assert len(joins) > 1 and len(anchors) == 4, "the rows of t come in several batches"
+    assert all(each == anchors for each, _ in joins)
+    assert [reads for _, reads in joins] == [1.0] * (len(joins) - 1) + [0.0]
+    released = [i for i, (each, reads) in enumerate(events) if reads is None and each & anchors]
+    assert released == [len(events) - 1] and events[-1][0] == anchors

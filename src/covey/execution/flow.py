@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from covey.errors import RunError
+from covey.execution.anchors import FlowAnchors
 from covey.execution.asking import Asking
 from covey.execution.partners import first_match
 from covey.execution.sample import SEED, Sampler, flow_facts
 from covey.execution.steps import StepRunner
 from covey.plan.choice import Chooser, Decision, FlowChoice
-from covey.plan.nodes import Ask, DocumentColumn, Flow
+from covey.plan.nodes import Ask, Flow
 from covey.plan.rows import Target
-from covey.prompts.documents import NULL_ID
-from covey.prompts.sets import distinct, without
+from covey.prompts.sets import without
 
 Ints = npt.NDArray[np.int64]
 
@@ -91,6 +91,7 @@ class FlowRunner:
         self._runner = runner
         self._asker = asker
         self._next_row = 0
+        self._total = 0
         self._batches: list[_Batch] = []
         self._order = list(range(len(step.stages)))
         self._chooser = chooser
@@ -100,11 +101,7 @@ class FlowRunner:
         # Random rows that go through before the others, to see whether the order holds.
         self._tried: Ints = np.empty(0, np.int64)
         self._trying = False
-        self._anchors = {
-            ask.anchor_documents
-            for ask in step.asks
-            if ask.anchor_documents is not None and ask.anchor_documents.table == step.table
-        }
+        self._anchors = FlowAnchors(step, runner, asker)
 
     def run(self) -> None:
         """Ask until every row is through, or enough are found."""
@@ -118,6 +115,7 @@ class FlowRunner:
         """
         done = 0
         total = 0 if self._step.needed == 0 else self._runner.rows_of(self._step.table)
+        self._total = total
         self._choose(total)
         while self._batches or self._next_row < total:
             if self._trying and not self._batches:
@@ -133,7 +131,7 @@ class FlowRunner:
                 if self._enough():
                     # The statement would look for its rows among the others too.
                     self._runner.keep_first(self._step.table, self._next_row)
-                    return
+                    break
             elif self._batches:
                 answered = self._asker.wait()
                 if answered is not None:
@@ -144,6 +142,7 @@ class FlowRunner:
             end = min([self._next_row, *(int(b.rows[0]) for b in self._batches if len(b.rows))])
             if end > done:
                 yield (done := end)
+        self._anchors.end()
 
     @property
     def found(self) -> int:
@@ -261,12 +260,12 @@ class FlowRunner:
             batch.stage, batch.ask = None, 0
         self._through += len(batch.rows)
         self._found += self._found_in(batch)
-        self._release(batch.rows, batch.rows[:0])
+        self._anchors.release(batch.rows, batch.rows[:0])
 
     def _ask(self, batch: _Batch, ask: Ask) -> Iterator[frozenset[int]]:
         later = [a for i in self._order if i not in batch.decided for a in self._asks(i)]
         later = later[later.index(ask) + 1 :]
-        reads = float(sum(_shares(ask, other) for other in later))
+        reads = float(sum(_shares(ask, other) for other in later) + self._returns(ask, batch))
         # Under a LIMIT the last call stops within a batch too: a row of the source may
         # have thousands of partners.
         piece = None if later else self._step.needed
@@ -276,6 +275,11 @@ class FlowRunner:
             if not len(batch.rows) or (piece is not None and self._enough(batch)):
                 return
             self._runner.set_batch(batch.rows)
+
+    def _returns(self, ask: Ask, batch: _Batch) -> bool:
+        """Whether other batches will read the same anchors: those that are not the source's own."""
+        others = any(b is not batch and batch.stage not in b.decided for b in self._batches)
+        return (others or self._next_row < self._total) and self._anchors.share(ask)
 
     def _asks(self, stage: int) -> tuple[Ask, ...]:
         return self._step.stages[stage].asks
@@ -306,7 +310,7 @@ class FlowRunner:
         if self._choice is not None and self._decides_rows(stage):
             before = tuple(i for i in batch.decided if i != stage)
             self._choice.observed(stage, before, len(batch.rows), len(left))
-        self._release(without(batch.rows, left), left)
+        self._anchors.release(without(batch.rows, left), left)
         self._through += len(batch.rows) - len(left)
         batch.rows = left
 
@@ -314,16 +318,6 @@ class FlowRunner:
         """Whether a condition is about rows of the flow's source alone."""
         targets = [ask.target for ask in self._asks(stage)]
         return all(t is not None and t.sources == (self._step.source,) for t in targets)
-
-    def _release(self, rows: Ints, kept: Ints) -> None:
-        """Tell the engine that nothing will be asked about some rows; of others it still may be."""
-        for column in self._anchors:
-            documents = distinct(self._documents(column, rows))
-            documents = without(documents, distinct(self._documents(column, kept)))
-            self._asker.release(documents[documents != NULL_ID])
-
-    def _documents(self, column: DocumentColumn, rows: Ints) -> Ints:
-        return self._runner.documents_of(column, rows)
 
     def _advance(self) -> bool:
         """Take every batch as far as it goes; say whether one is through."""
@@ -347,7 +341,7 @@ class FlowRunner:
             ask = self._asks(batch.stage)[batch.ask]
             if not self._row_by_row(ask) or self._is_last(batch):
                 continue
-            documents = self._documents(ask.documents[0], batch.rows)
+            documents = self._runner.documents_of(ask.documents[0], batch.rows)
             decided = np.isin(documents, answered[:, 0])
             place = (batch.decided, batch.stage, batch.ask + 1)
             ready.setdefault(place, []).append(batch.rows[decided])

@@ -1,0 +1,57 @@
+"""What the batches of a flow tell the engine about the documents that come first in its prompts."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from covey.execution.asking import Asking
+from covey.execution.steps import StepRunner
+from covey.plan.nodes import Ask, DocumentColumn, Flow
+from covey.prompts.documents import NULL_ID
+from covey.prompts.sets import distinct, without
+
+Ints = npt.NDArray[np.int64]
+
+
+class FlowAnchors:
+    """The anchors of a flow's calls, and which of them are still to be read.
+
+    Those of the flow's own source go with their rows. Those of other tables are read by batch
+    after batch, and stay until the last is through.
+
+    Args:
+        step: the flow.
+        runner: knows the documents of rows.
+        asker: the engine's side.
+    """
+
+    def __init__(self, step: Flow, runner: StepRunner, asker: Asking) -> None:
+        self._runner = runner
+        self._asker = asker
+        self._source = step.table
+        columns = {ask.anchor_documents for ask in step.asks if ask.anchor_documents is not None}
+        self._own = {column for column in columns if column.table == step.table}
+        self._shared: set[DocumentColumn] = set()
+
+    def share(self, ask: Ask) -> bool:
+        """Whether a call's anchors are of another table; they then stay until `end`."""
+        column = ask.anchor_documents
+        if column is None or column.table == self._source:
+            return False
+        self._shared.add(column)
+        return True
+
+    def release(self, rows: Ints, kept: Ints) -> None:
+        """Nothing will be asked about some rows of the source any more; of `kept` it still may."""
+        for column in self._own:
+            documents = distinct(self._runner.documents_of(column, rows))
+            documents = without(documents, distinct(self._runner.documents_of(column, kept)))
+            self._asker.release(documents[documents != NULL_ID])
+
+    def end(self) -> None:
+        """No batch is left."""
+        for column in self._shared:
+            rows = np.arange(self._runner.rows_of(column.table))
+            documents = distinct(self._runner.documents_of(column, rows))
+            self._asker.release(documents[documents != NULL_ID])
