@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from suite.peering import write_work
 from suite.peers.protocol import Work, load_work
@@ -109,8 +108,14 @@ def vllm_peer(monkeypatch: pytest.MonkeyPatch) -> Any:
     fake.__version__ = "0.26.0"  # type: ignore[attr-defined]
     fake.LLM, fake.SamplingParams = Llm, Sampling  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "vllm", fake)
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1, 3))
+    driver: Any = ModuleType("pynvml")
+    driver.nvmlInit = driver.nvmlShutdown = lambda: None
+    driver.nvmlDeviceGetHandleByIndex = lambda index: ["GPU-a", "GPU-b"][index]
+    driver.nvmlDeviceGetHandleByUUID = lambda name: name
+    used = {"GPU-a": 1, "GPU-b": 2}
+    driver.nvmlDeviceGetMemoryInfo = lambda handle: SimpleNamespace(used=used[handle])
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     return script("vllm_peer")
 
 
@@ -134,6 +139,14 @@ def test_vllm_is_asked_every_prompt_once(
     prompts = sum(map(len, work.stages))
     requested = sum(int(stage.lengths().sum()) for stage in work.stages)
     assert sum(timing.fresh for timing in outcome.stages) == requested - prompts
+
+
+@pytest.mark.parametrize(("shown", "used"), [("0,1", 1), ("GPU-b", 2), ("1", 2)])
+def test_memory_is_that_of_the_device_that_cuda_shows(
+    shown: str, used: int, vllm_peer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    assert vllm_peer._used_memory() == used
 
 
 def test_a_pipelined_document_waits_for_its_own_answers_only(

@@ -9,6 +9,7 @@ and VLLM_NO_USAGE_STATS=1 keep it from the network.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import defaultdict, deque
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pynvml
 import torch
 import vllm
 from vllm import LLM, SamplingParams
@@ -50,14 +52,11 @@ class Vllm(Peer):
     def run(self, work: Work) -> Outcome:
         # The cache of one query must not serve the next.
         self._llm.reset_prefix_cache()
-        torch.cuda.reset_peak_memory_stats()
         if self._pipelined and not any(stage.labels for stage in work.stages):
             outcome = _Pipeline(self._llm, work, self._in_flight).run()
         else:
             outcome = by_stage(work, lambda stage: self._ask(stage, work))
-        # The engine's own process holds the device: its share of the whole device is told.
-        free, total = torch.cuda.mem_get_info()
-        outcome.peak_bytes = total - free
+        outcome.peak_bytes = _used_memory()
         return outcome
 
     def give_up(self) -> None:
@@ -105,6 +104,26 @@ class Vllm(Peer):
                     else:
                         going.append(index)
         return fresh, said
+
+
+def _used_memory() -> int:
+    """Bytes in use on the device, whoever holds them: here, the engine's own process.
+
+    Asked of the driver: CUDA would make a context in this process, for which the engine has left
+    no room.
+    """
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    pynvml.nvmlInit()
+    try:
+        by_number = shown.isdecimal()
+        handle = (
+            pynvml.nvmlDeviceGetHandleByIndex(int(shown))
+            if by_number
+            else pynvml.nvmlDeviceGetHandleByUUID(shown)
+        )
+        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+    finally:
+        pynvml.nvmlShutdown()
 
 
 class _Pipeline:
