@@ -21,7 +21,7 @@ from suite.minimum import minimum_work
 from suite.peers.protocol import SCHEMA
 from suite.plan import Plan
 from suite.querying import write_query
-from suite.records import Record, Run, environment, read_record, record_path, write_record
+from suite.records import Record, Run, environment, read_record, record_path, recorded, write_record
 from suite.run import corpus_of, tokens_of
 from suite.sql import to_sql
 from suite.starting import Interpreter, peer_names, run_peer
@@ -184,8 +184,7 @@ class PeerSuite:
                 self._start(works, first=repeat == 0)
 
     def _blank(self, plan: Plan) -> Record:
-        settings = asdict(self._settings)
-        return Record(plan.id, self._settings.label, settings, environment())
+        return Record(plan.id, self._settings.label, recorded(self._settings), environment())
 
     def _known(self, plan: Plan) -> bool:
         """Whether the query has run with these settings; a failure is tried again."""

@@ -147,6 +147,12 @@ def read_records(folder: Path) -> list[Record]:
     return [read_record(path) for path in paths]
 
 
+def recorded(settings: Any) -> dict[str, Any]:
+    """Settings, a dataclass, as a record holds them: a model's folder by its name alone."""
+    values = asdict(settings)
+    return values | {"model": Path(values["model"]).name}
+
+
 def environment() -> dict[str, Any]:
     """What this process runs on."""
     return {

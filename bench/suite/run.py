@@ -31,7 +31,7 @@ from suite.memory import peak_bytes, reset_peak
 from suite.minimum import minimum_work
 from suite.oracle import Oracle
 from suite.plan import Plan
-from suite.records import Record, Run, environment, read_record, record_path, write_record
+from suite.records import Record, Run, environment, read_record, record_path, recorded, write_record
 from suite.smoke import SCALE as SMOKE
 from suite.smoke import smoke_corpus
 from suite.sql import to_sql
@@ -162,7 +162,7 @@ class Suite:
         return left > 0 and self._pace.expected(_sol(self._work(plan), self._outlook)) <= left
 
     def _record(self, plan: Plan) -> Record:
-        return Record(plan.id, self._settings.label, asdict(self._settings), self._environment)
+        return Record(plan.id, self._settings.label, recorded(self._settings), self._environment)
 
     def _known(self, plan: Plan) -> Record | None:
         path = record_path(self._folder, self._settings.label, plan.id)
