@@ -19,6 +19,9 @@ from covey.plan.choice import Chooser
 from covey.plan.nodes import Ask, Flow, Load, Match, PhysicalPlan, Step
 from covey.prompts.documents import DocumentStore
 
+# Rows of a source that are enough for a piece of the result.
+MOST_OF_A_PIECE = 32_768
+
 
 class Runner:
     """Runs one plan once.
@@ -129,8 +132,10 @@ class Runner:
         done, total = 0, self._steps.rows_of(last.table)
         try:
             for end in flow.through() if total else [0]:
-                # Each piece joins the other sources anew, so that they are not too small.
-                if end == total or end - done >= FIRST_BATCH:
+                # Each piece joins the other sources anew, so that they are no smaller than
+                # an eighth of what came before, while that is not too long to wait.
+                least = min(max(FIRST_BATCH, done // 8), MOST_OF_A_PIECE)
+                if end == total or end - done >= least:
                     self._relations.set_piece(done, end - 1)
                     yield from self._read(query)
                     done = end
