@@ -108,8 +108,7 @@ def _inside(
     items = _items(select, names, block, work, loaded)
     if not items:
         return None
-    if block.union is not None:
-        alias += f"({', '.join(quote_name(name) for name, _ in items)})"
+    alias += f"({', '.join(quote_name(name) for name, _ in items)})"
     columns = ", ".join(item for _, item in items)
     written = work.edited.render(condition.span)
     relations = _relations(loaded)
@@ -133,45 +132,43 @@ def _items(
     work: Workspace,
     loaded: Sequence[LoadedSource],
 ) -> list[tuple[str, str]]:
-    """Names of a block's output, of those in sight, and the items they are for.
+    """Names of a block's output, of those in sight, and what they stand for, without aliases.
 
-    Empty where it is not known which these are.
+    Empty where it is not known which these are. The names of a UNION are those of its first
+    operand, by place; only columns that it does not cast are given, since a condition on the
+    cast value is another one.
     """
     tokens = work.tokens
     first, last = tokens.index_at(select[0]), tokens.index_at(select[1])
-    items: list[tuple[str, str]] = []
     if last - first == 1 and tokens[first].text == "*" and len(loaded) == 1:
-        items = [(c, f"{loaded[0].alias}.{quote_name(c)}") for c in loaded[0].columns]
+        items = [f"{loaded[0].alias}.{quote_name(c)}" for c in loaded[0].columns]
     else:
-        for begin, end in tokens.split(first, last, TokenType.COMMA):
-            if tokens[end - 1].text == "*":
-                return []
-            written = work.edited.render((tokens[begin].start, tokens[end - 1].end))
-            items.append((tokens[end - 1].text.strip('"').lower(), written))
+        ranges = tokens.split(first, last, TokenType.COMMA)
+        if any(tokens[end - 1].text == "*" for _, end in ranges):
+            return []
+        items = [_without_alias(begin, end, work) for begin, end in ranges]
+    prefix, relations = work.with_clause(block), _relations(loaded)
+    own = work.binder.columns(f"{prefix}SELECT {work.edited.render(select)} FROM {relations}")
+    whole = own
     if block.union is not None:
-        items = _named_by_union(items, block, block.union, work, loaded)
-    return [item for item in items if item[0] in names]
-
-
-def _named_by_union(
-    items: list[tuple[str, str]],
-    block: Block,
-    union: Span,
-    work: Workspace,
-    loaded: Sequence[LoadedSource],
-) -> list[tuple[str, str]]:
-    """The items of an operand by the names of the UNION, whose columns go by place.
-
-    Only those that the UNION does not cast: a condition on the cast value is another one.
-    """
-    prefix = work.with_clause(block)
-    columns = ", ".join(item for _, item in items)
-    own = work.binder.columns(f"{prefix}SELECT {columns} FROM {_relations(loaded)}")
-    whole = work.binder.columns(prefix + work.edited.render(union))
+        whole = work.binder.columns(prefix + work.edited.render(block.union))
     if own is None or whole is None or not len(own) == len(whole) == len(items):
         return []
     return [
         (name.lower(), item)
-        for (_, item), (_, kind), (name, common) in zip(items, own, whole, strict=True)
-        if kind == common
+        for item, (_, kind), (name, common) in zip(items, own, whole, strict=True)
+        if kind == common and name.lower() in names
     ]
+
+
+def _without_alias(first: int, last: int, work: Workspace) -> str:
+    """An item of SELECT, so that no item beside it can mean its alias.
+
+    In a SELECT without FROM an alias goes before a column of the query around it.
+    """
+    tokens = work.tokens
+    end = next((i for i in tokens.top_level(first, last) if tokens[i].word == "AS"), last)
+    written = work.edited.render(tokens.span(first, end))
+    plain = end < last or last - first == 1
+    plain |= last - first == 3 and tokens[first + 1].kind is TokenType.DOT
+    return written if plain else f"(SELECT {written})"
