@@ -10,21 +10,19 @@ would have said is kept, for agreement between engines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 import numpy as np
 
-from covey.engine.base import Answers, Counters, Engine, EngineSession, ModelSource, PromptBatch
+from covey.engine.base import Answers, Engine, EngineSession, ModelSource, PromptBatch
 from covey.engine.outlook import Outlook
 from covey.errors import RunError
 from covey.prompts.documents import DocumentStore
-from covey.prompts.question import Question, QuestionKind
+from covey.prompts.question import QuestionKind
 from suite.answers import Said
 from suite.oracle import DocumentRows, Oracle
-from suite.shapes import Int64
+from suite.wrapped import WrappedSession
 
 
 class ForcedModel:
@@ -92,8 +90,8 @@ class ForcedModel:
         return ForcedSession(inner, documents, self._oracle, self._force, self.said)
 
 
-class ForcedSession:
-    """See `covey.engine.base.EngineSession`; replaces scores on their way out."""
+class ForcedSession(WrappedSession):
+    """Replaces scores on their way out."""
 
     def __init__(
         self,
@@ -103,38 +101,14 @@ class ForcedSession:
         force: bool,
         said: list[Said],
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._oracle = oracle
         self._rows = DocumentRows(oracle, documents)
         self._force = force
         self._said = said
-        self._batches: dict[int, PromptBatch] = {}
 
-    @property
-    def counters(self) -> Counters:
-        return self._inner.counters
-
-    @property
-    def capacity(self) -> int:
-        return self._inner.capacity
-
-    def lengths(self, question: Question, documents: Int64) -> tuple[Int64, int | None]:
-        return self._inner.lengths(question, documents)
-
-    def submit(self, batch: PromptBatch) -> int:
-        ticket = self._inner.submit(batch)
-        self._batches[ticket] = batch
-        return ticket
-
-    def release(self, documents: Int64) -> None:
-        self._inner.release(documents)
-
-    def run(self) -> Iterator[Answers]:
-        for answers in self._inner.run():
-            yield self._planted(answers)
-
-    def _planted(self, answers: Answers) -> Answers:
-        batch = self._batches[answers.ticket]
+    def seen(self, batch: PromptBatch, answers: Answers) -> Answers:
+        """The planted answers, where they are forced."""
         template = batch.question.template
         rows = self._rows.of(template, batch.documents[answers.rows])
         self._said.append(Said(template, np.stack(rows, axis=1), answers.scores))
@@ -143,15 +117,3 @@ class ForcedSession:
         scores = self._oracle.scores(batch.question, rows)
         scores[np.isnan(answers.scores).any(axis=1)] = np.nan  # a failed prompt stays failed
         return replace(answers, scores=scores)
-
-    def __enter__(self) -> Self:
-        self._inner.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._inner.__exit__(kind, error, trace)

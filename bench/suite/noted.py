@@ -6,20 +6,20 @@ The benchmark's harness takes an engine's answers by operator. Covey asks about 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import TracebackType
+from collections.abc import Mapping
 from typing import Self
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from covey.engine.base import Answers, Counters, Engine, EngineSession, ModelSource, PromptBatch
+from covey.engine.base import Answers, Engine, EngineSession, ModelSource, PromptBatch
 from covey.engine.outlook import Outlook
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 from suite.plan import Classify, Filter, Join, Plan
 from suite.shapes import Int64
+from suite.wrapped import WrappedSession
 
 
 class Notes:
@@ -174,47 +174,14 @@ class NotedModel:
         return NotedSession(self.engine.session(documents), self.notes)
 
 
-class NotedSession:
-    """See `covey.engine.base.EngineSession`."""
+class NotedSession(WrappedSession):
+    """Notes every answer."""
 
     def __init__(self, inner: EngineSession, notes: Notes) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._notes = notes
-        self._batches: dict[int, PromptBatch] = {}
 
-    @property
-    def counters(self) -> Counters:
-        return self._inner.counters
-
-    @property
-    def capacity(self) -> int:
-        return self._inner.capacity
-
-    def lengths(self, question: Question, documents: Int64) -> tuple[Int64, int | None]:
-        return self._inner.lengths(question, documents)
-
-    def submit(self, batch: PromptBatch) -> int:
-        ticket = self._inner.submit(batch)
-        self._batches[ticket] = batch
-        return ticket
-
-    def release(self, documents: Int64) -> None:
-        self._inner.release(documents)
-
-    def run(self) -> Iterator[Answers]:
-        for answers in self._inner.run():
-            batch = self._batches[answers.ticket]
-            self._notes.add(batch.question, batch.documents[answers.rows], answers.scores)
-            yield answers
-
-    def __enter__(self) -> Self:
-        self._inner.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._inner.__exit__(kind, error, trace)
+    def seen(self, batch: PromptBatch, answers: Answers) -> Answers:
+        """The answers as they are."""
+        self._notes.add(batch.question, batch.documents[answers.rows], answers.scores)
+        return answers

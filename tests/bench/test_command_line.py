@@ -32,7 +32,7 @@ def test_a_run_and_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["run", "--smoke", "--check", "--out", out, "--only", "LEP"]) == 0
     assert capsys.readouterr().out.count(", as DuckDB") == 6
     assert main(["report", out, "--no-plots"]) == 0
-    assert "| LEP-6 | covey-planted |" in (tmp_path / "out" / "report.md").read_text()
+    assert "| LEP-6 | 0 | covey-planted |" in (tmp_path / "out" / "report.md").read_text()
     assert main(["compare", out, out]) == 0
     assert "Geometric mean of the ratios: 1.00." in capsys.readouterr().out
 
