@@ -157,7 +157,7 @@ def environment() -> dict[str, Any]:
     """What this process runs on."""
     return {
         "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "system": f"{platform.system()} {platform.machine()}",
         "cpus": os.cpu_count(),
         "threads": os.environ.get("OMP_NUM_THREADS"),
         "gpu": gpu_name(),

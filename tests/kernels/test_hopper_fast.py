@@ -24,8 +24,9 @@ from covey.kernels.hopper.dense import DeviceCall
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.kernels import HopperKernels
 from covey.kernels.hopper.norm import add_norm
-from covey.kernels.hopper.products import Products, products_error
+from covey.kernels.hopper.products import Products
 from covey.kernels.hopper.rows import multiply_rows, quantise_rows
+from covey.kernels.hopper.trial import products_error
 from covey.kernels.hopper.work import Limits
 from kernels import interpreted
 from kernels.forests import forest, random_forest

@@ -102,6 +102,23 @@ def test_an_interrupt_and_a_lack_of_memory_are_no_fault_of_a_text() -> None:
             encode_sound(Raising(error), ["good", "crash"])
 
 
+def test_a_tokenizer_that_can_encode_nothing_is_no_fault_of_the_texts() -> None:
+    class Broken(Raising):
+        def encode(self, texts: Sequence[str]) -> tuple[Int32, Int64]:
+            raise self.error
+
+    for error in (ValueError("broken"), ImportError("no module"), OSError("no file")):
+        with pytest.raises(type(error)):
+            encode_sound(Broken(error), ["good", "crash"])
+    with pytest.raises(ImportError):
+        encode_sound(Raising(ImportError("no module")), ["good", "crash"])
+
+
+def test_no_texts_have_no_tokens() -> None:
+    flat, offsets, errors = encode_sound(Raising(ValueError()), [])
+    assert len(flat) == 0 and offsets.tolist() == [0] and errors == {}
+
+
 def test_gather_copies_runs_with_repeats_and_empty_ones() -> None:
     flat = np.arange(10, dtype=np.int32)
     taken = gather(flat, np.array([7, 2, 2, 0]), np.array([3, 2, 2, 0]))

@@ -35,15 +35,18 @@ def stored(folder: Path) -> int:
 
 def test_kills_at_random_moments_lose_nothing_that_was_committed(undisturbed, tmp_path):
     chance = random.Random(SEED)
-    before = 0
-    for _ in range(KILLS):
+    before, kills, longest = 0, 0, 0.6
+    while kills < KILLS or not before:
         process = start(tmp_path, seconds=0.0004)
-        time.sleep(chance.uniform(0.0, 0.6))
+        time.sleep(chance.uniform(0.0, longest))
         process.kill()
         process.communicate()
         assert stored(tmp_path) >= before, "an answer that was committed is gone"
         before = stored(tmp_path)
-    assert before, "no kill came after a commit: the test shows nothing"
+        kills += 1
+        if not before:  # a busy machine: nothing is shown until a kill comes after a commit
+            longest *= 1.5
+            assert longest < 60, "the query commits nothing"
     asked, rows = finish(start(tmp_path))
     assert rows == undisturbed[1]
     # Failed prompts are asked again, the others are not.

@@ -70,8 +70,11 @@ def remember(path: Path, before: str | None, layout: str, device: str, fingerpri
 
 
 def _is_settled(path: Path) -> bool:
-    files = list(path.iterdir()) if path.is_dir() else [path]
-    newest = max((max(s.st_mtime, s.st_ctime) for s in (file.stat() for file in files)), default=0)
+    try:
+        states = [file.stat() for file in (path.iterdir() if path.is_dir() else [path])]
+    except OSError:  # a file has gone
+        return False
+    newest = max((max(state.st_mtime, state.st_ctime) for state in states), default=0)
     return newest < time.time() - _SETTLED_SECONDS
 
 

@@ -32,15 +32,17 @@ class FlowAnchors:
         self._source = step.table
         columns = {ask.anchor_documents for ask in step.asks if ask.anchor_documents is not None}
         self._own = {column for column in columns if column.table == step.table}
-        self._shared: set[DocumentColumn] = set()
+        self._kept: set[DocumentColumn] = set()
 
-    def share(self, ask: Ask) -> bool:
-        """Whether a call's anchors are of another table; they then stay until `end`."""
+    def is_shared(self, ask: Ask) -> bool:
+        """Whether a call's anchors are of another table than the flow's source."""
         column = ask.anchor_documents
-        if column is None or column.table == self._source:
-            return False
-        self._shared.add(column)
-        return True
+        return column is not None and column.table != self._source
+
+    def keep(self, ask: Ask) -> None:
+        """Other batches will read a call's shared anchors: they stay until `end`."""
+        if ask.anchor_documents is not None:
+            self._kept.add(ask.anchor_documents)
 
     def release(self, rows: Ints, kept: Ints) -> None:
         """Nothing will be asked about some rows of the source any more; of `kept` it still may."""
@@ -51,7 +53,7 @@ class FlowAnchors:
 
     def end(self) -> None:
         """No batch is left."""
-        for column in self._shared:
+        for column in self._kept:
             rows = np.arange(self._runner.rows_of(column.table))
             documents = distinct(self._runner.documents_of(column, rows))
             self._asker.release(documents[documents != NULL_ID])

@@ -312,7 +312,8 @@ class Asker:
         if self._stored is not None and engine.fingerprint != self._fingerprint:
             raise RunError(
                 f"{engine.name} is not computed as it was when it was last loaded, so that the "
-                "stored answers are not its own. Run the query again: that is known now."
+                "stored answers are not its own. Run the query again, which knows it now; where"
+                " the cache folder cannot be written, with cache=False."
             )
         self._report.load_seconds = time.perf_counter() - started
         self._report.model = engine.name

@@ -121,8 +121,8 @@ class FlowRunner:
             if self._trying and not self._batches:
                 self._trying = False
                 self._review(at_once=True)
-            while self._next_row < total and self._whole() < self._in_flight():
-                first, self._next_row = self._next_row, self._end_of_batch(total)
+            while self._next_row < total and self._whole_batches() < self._in_flight():
+                first, self._next_row = self._next_row, self._end_of_next_batch(total)
                 if self._step.found is None:
                     self._asker.reached(self._next_row / total)
                 rows = without(np.arange(first, self._next_row), self._tried)
@@ -194,7 +194,7 @@ class FlowRunner:
                 true = self._runner.count_true(stage.call, answered)
                 self._choice.observed(number, (), len(answered), true)
 
-    def _whole(self) -> int:
+    def _whole_batches(self) -> int:
         return sum(batch.whole for batch in self._batches)
 
     def _in_flight(self) -> int:
@@ -203,13 +203,13 @@ class FlowRunner:
         # With a LIMIT the next batch may never be needed.
         return 1 if self._step.found is not None else IN_FLIGHT
 
-    def _end_of_batch(self, total: int) -> int:
-        end = self._whole_batch(total)
+    def _end_of_next_batch(self, total: int) -> int:
+        end = self._end_of_full_batch(total)
         if self._early:
             end = min(end, self._next_row + max(self._next_row, FIRST_BATCH))
         return end
 
-    def _whole_batch(self, total: int) -> int:
+    def _end_of_full_batch(self, total: int) -> int:
         step, first = self._step, self._next_row
         if step.needed is not None:
             # Each batch as large as all before it: at most twice too many are asked.
@@ -265,7 +265,10 @@ class FlowRunner:
     def _ask(self, batch: _Batch, ask: Ask) -> Iterator[frozenset[int]]:
         later = [a for i in self._order if i not in batch.decided for a in self._asks(i)]
         later = later[later.index(ask) + 1 :]
-        reads = float(sum(_shares(ask, other) for other in later) + self._returns(ask, batch))
+        reads = float(sum(_shares(ask, other) for other in later))
+        if self._returns(ask, batch):
+            self._anchors.keep(ask)
+            reads += 1.0
         # Under a LIMIT the last call stops within a batch too: a row of the source may
         # have thousands of partners.
         piece = None if later else self._step.needed
@@ -279,7 +282,7 @@ class FlowRunner:
     def _returns(self, ask: Ask, batch: _Batch) -> bool:
         """Whether other batches will read the same anchors: those that are not the source's own."""
         others = any(b is not batch and batch.stage not in b.decided for b in self._batches)
-        return (others or self._next_row < self._total) and self._anchors.share(ask)
+        return (others or self._next_row < self._total) and self._anchors.is_shared(ask)
 
     def _asks(self, stage: int) -> tuple[Ask, ...]:
         return self._step.stages[stage].asks

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from covey.errors import CoveyError
 from covey.prompts.column import SPILL_BYTES, TokenColumn
 from covey.prompts.documents import DocumentStore
 
@@ -132,12 +133,34 @@ class DocumentTokens:
         self._lengths[ids] = np.diff(offsets)
 
 
+# What a text is not at fault for.
+_NOT_OF_A_TEXT = (MemoryError, OSError, ImportError, CoveyError)
+_INNOCENT = "a"
+
+
 def encode_sound(encoder: Encoder, texts: Sequence[str]) -> tuple[Int32, Int64, dict[int, str]]:
     """Encode what has an encoding; a text that the tokenizer fails on has no tokens.
+
+    A tokenizer that cannot encode a letter either is broken: what it raises is then let through.
 
     Returns:
         as `Encoder.encode`, and for each text that failed, by its place, why.
     """
+    if not len(texts):
+        return np.empty(0, dtype=np.int32), np.zeros(1, dtype=np.int64), {}
+    try:
+        return (*encoder.encode(texts), {})
+    except BaseException as error:
+        if not _is_of_a_text(error):
+            raise
+    encoder.encode([_INNOCENT])
+    return _encode_by_halves(encoder, texts)
+
+
+def _encode_by_halves(
+    encoder: Encoder, texts: Sequence[str]
+) -> tuple[Int32, Int64, dict[int, str]]:
+    """The same of texts of which one failed at least, so that few are encoded alone."""
     try:
         return (*encoder.encode(texts), {})
     except BaseException as error:
@@ -146,10 +169,9 @@ def encode_sound(encoder: Encoder, texts: Sequence[str]) -> tuple[Int32, Int64, 
         if len(texts) == 1:
             nothing = np.empty(0, dtype=np.int32), np.zeros(2, dtype=np.int64)
             return (*nothing, {0: _reason(error)})
-    # Some text in a batch failed: find it by halves.
     half = len(texts) // 2
-    flat, offsets, errors = encode_sound(encoder, texts[:half])
-    other, behind, more = encode_sound(encoder, texts[half:])
+    flat, offsets, errors = _encode_by_halves(encoder, texts[:half])
+    other, behind, more = _encode_by_halves(encoder, texts[half:])
     errors.update({half + place: reason for place, reason in more.items()})
     ends = np.concatenate([offsets, offsets[-1] + behind[1:]])
     return np.concatenate([flat, other]), ends, errors
@@ -158,7 +180,7 @@ def encode_sound(encoder: Encoder, texts: Sequence[str]) -> tuple[Int32, Int64, 
 def _is_of_a_text(error: BaseException) -> bool:
     """Whether a text may be at fault. A panic of the tokenizers' Rust code is no Exception."""
     panic = type(error).__name__ == "PanicException"
-    return panic or (isinstance(error, Exception) and not isinstance(error, MemoryError))
+    return panic or (isinstance(error, Exception) and not isinstance(error, _NOT_OF_A_TEXT))
 
 
 def _reason(error: BaseException) -> str:

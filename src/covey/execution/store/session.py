@@ -24,9 +24,11 @@ ANSWERS_A_WRITE = 100_000
 # While the store cannot be written, so many answers wait for it.
 MOST_WAITING = 2_000_000
 # Each look-up opens the file and scans the answers of its question. From so many on they are
-# held in memory, where they are no more than this.
+# held in memory, where all that are held take no more than this; an answer takes its key, its
+# scores, and 20 bytes of an index.
 LOOKUPS_BEFORE_HELD = 2
 HELD_BYTES = 64 << 20
+_INDEX_BYTES = 20
 
 
 class _Held:
@@ -82,6 +84,7 @@ class StoredAnswers:
         self._counts: dict[str, int] = {}
         self._looked: Counter[str] = Counter()
         self._held: dict[str, _Held] = {}
+        self._held_bytes = 0
         self._unreadable = False
         self._waiting: list[NewAnswers] = []
         self._count = 0
@@ -121,9 +124,11 @@ class StoredAnswers:
         """All answers to a question that is looked up again and again, where they are few."""
         held = self._held.get(digest)
         self._looked[digest] += 1
-        size = self._counts[digest] * 8 * (2 + width)
-        if held is None and self._looked[digest] > LOOKUPS_BEFORE_HELD and size <= HELD_BYTES:
-            held = self._held[digest] = _Held(*self._store.all(digest, width))
+        if held is None and self._looked[digest] > LOOKUPS_BEFORE_HELD:
+            size = self._counts[digest] * (8 * (2 + width) + _INDEX_BYTES)
+            if self._held_bytes + size <= HELD_BYTES:
+                self._held_bytes += size
+                held = self._held[digest] = _Held(*self._store.all(digest, width))
         return held
 
     def keep(self, question: Question, documents: Ints, scores: Floats) -> None:

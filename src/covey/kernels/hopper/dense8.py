@@ -40,6 +40,20 @@ _TOLERANCE = 1e-1  # of queries, keys, weights and values rounded by 2.6e-2 each
 
 
 @triton.jit
+def _rows_of_head(
+    x, starts, sequence, head, first, count, stride,
+    WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Rows of one head of a sequence, in float32: numbers, columns, which are there, values."""
+    row = first + tl.arange(0, ROWS)
+    column = tl.arange(0, ROOM)
+    inside = (row < count)[:, None] & (column < WIDTH)[None, :]
+    at = (tl.load(starts + sequence) + row).to(tl.int64) * stride + head * WIDTH
+    value = tl.load(x + at[:, None] + column[None, :], mask=inside, other=0.0)
+    return row, column, inside, value.to(tl.float32)
+
+
+@triton.jit
 def _largest(
     x,
     starts,
@@ -56,12 +70,10 @@ def _largest(
     head = tl.program_id(2)
     count = tl.load(counts + sequence)
     if first < count:
-        row = first + tl.arange(0, ROWS)
-        column = tl.arange(0, ROOM)
-        inside = (row < count)[:, None] & (column < WIDTH)[None, :]
-        at = (tl.load(starts + sequence) + row).to(tl.int64) * stride + head * WIDTH
-        value = tl.load(x + at[:, None] + column[None, :], mask=inside, other=0.0)
-        most = tl.max(tl.max(tl.abs(value.to(tl.float32)), axis=1), axis=0)
+        _, _, _, value = _rows_of_head(
+            x, starts, sequence, head, first, count, stride, WIDTH, ROOM, ROWS
+        )
+        most = tl.max(tl.max(tl.abs(value), axis=1), axis=0)
         tl.atomic_max(largest + sequence * KV_HEADS + head, most)
 
 
@@ -89,13 +101,11 @@ def _round(
     if first == 0:
         tl.store(descale + place, scale)
     if first < count:
-        row = first + tl.arange(0, ROWS)
-        column = tl.arange(0, ROOM)
-        inside = (row < count)[:, None] & (column < WIDTH)[None, :]
-        at = (tl.load(starts + sequence) + row).to(tl.int64) * stride + head * WIDTH
-        value = tl.load(x + at[:, None] + column[None, :], mask=inside, other=0.0)
+        row, column, inside, value = _rows_of_head(
+            x, starts, sequence, head, first, count, stride, WIDTH, ROOM, ROWS
+        )
         to = (tl.load(into + sequence) + row).to(tl.int64) * (KV_HEADS * WIDTH) + head * WIDTH
-        value = (value.to(tl.float32) / scale).to(out.dtype.element_ty)
+        value = (value / scale).to(out.dtype.element_ty)
         tl.store(out + to[:, None] + column[None, :], value, mask=inside)
 
 

@@ -20,8 +20,9 @@ from covey.kernels.base import Activation, Weight
 from covey.kernels.hopper.checks import GROUP
 from covey.kernels.hopper.fp8 import multiply_layout, scales_of
 from covey.kernels.hopper.gate import gate
-from covey.kernels.hopper.products import Products, products_error
+from covey.kernels.hopper.products import Products
 from covey.kernels.hopper.rows import multiply_rows
+from covey.kernels.hopper.trial import products_error
 
 
 def choose_products(device: torch.device) -> tuple[Products, str]:

@@ -1,25 +1,14 @@
-"""The products that a model in FP8 needs, and whether an implementation of them is right."""
+"""The products that a model in FP8 needs, whoever computes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from covey.errors import ModelError
-from covey.kernels.base import Activation, Chunk, Geometry, KvLayer, Weight
-from covey.kernels.heads import split_heads
-from covey.kernels.hopper.checks import GROUP
-from covey.kernels.hopper.rotate import HeadForm, Turn
-from covey.kernels.reference import ReferenceKernels
-from covey.kernels.scales import widened
-
-_TOLERANCE = 5e-3  # BF16 rounding of a product alone is 1.7e-3
-_FP8_TOLERANCE = 4e-2  # e4m3 rounding alone is 2.3e-2
-
+from covey.kernels.base import Activation, Weight
+from covey.kernels.hopper.rotate import HeadForm
 
 ByHeads = Callable[[Activation, Weight, HeadForm], Tensor]
 
@@ -39,90 +28,3 @@ class Products:
     gated: Callable[[Activation, Weight], Activation]
     added: Callable[[Activation, Weight, Tensor], Tensor] | None = None
     heads: ByHeads | None = None
-
-
-def products_error(products: Products, device: torch.device, by_rows: bool) -> float | None:
-    """The relative error of small products against float64 where one is too large.
-
-    Args:
-        products: they are tried on `device`.
-        by_rows: they take one scale a row, not one a group or block.
-    """
-    rows, width, columns = 130, 512, 768
-    draw = torch.Generator(device).manual_seed(1)
-    kind = torch.float8_e4m3fn
-    x = torch.randn(rows, width, device=device, generator=draw).to(kind)
-    weight = torch.randn(columns, width, device=device, generator=draw).to(kind)
-    groups = 1 if by_rows else width // GROUP
-    scales = torch.rand(rows, groups, device=device, generator=draw) + 0.5
-    blocks = columns if by_rows else columns // GROUP
-    factors = torch.rand(blocks, groups, device=device, generator=draw) * 0.1
-    left, right = Activation(x, scales), Weight(weight, factors)
-    expected = widened(x, scales).double() @ widened(weight, factors).double().T
-    for error, tolerance in _errors(products, left, right, expected):
-        if not error < tolerance:
-            return error
-    return None
-
-
-def _errors(
-    products: Products, x: Activation, weight: Weight, expected: Tensor
-) -> Iterator[tuple[float, float]]:
-    """Each product's relative error, and the most it may be."""
-    yield _error(products.multiply(x, weight), expected), _TOLERANCE
-    if products.added is not None:
-        residual = expected.flip(0).to(torch.bfloat16)
-        total = expected + residual.double()
-        yield _error(products.added(x, weight, residual), total), _TOLERANCE
-    if products.heads is not None:
-        for error in _head_errors(products.heads, x, weight, expected):
-            yield error, _TOLERANCE
-    gate, up = expected.chunk(2, 1)
-    activated = gate * gate.sigmoid() * up
-    gated = products.gated(x, weight)
-    if gated.scales is None:
-        raise ModelError("a gated product came back without scales")
-    # Values are rounded coarsely, which would hide a small mistake; scales are not.
-    largest = activated.view(*gated.scales.shape, -1).abs().amax(2) / 448
-    yield _error(gated.scales, largest), _TOLERANCE
-    yield _error(widened(gated.values, gated.scales), activated), _FP8_TOLERANCE
-
-
-def _head_errors(heads: ByHeads, x: Activation, weight: Weight, expected: Tensor) -> list[float]:
-    """Errors of a product by heads, and of what it keeps: every second row, at the slots' end."""
-    rows, device = len(expected), expected.device
-    shape = Geometry(2, 2, GROUP, 1e-6, 0.9 ** torch.arange(GROUP // 2, dtype=torch.float32))
-    depths, kept = np.arange(rows, dtype=np.int32), np.arange(0, rows, 2)
-    chunk = Chunk(
-        tokens=depths,
-        depths=depths,
-        exits=depths + 1,
-        answers=kept,
-        past_rows=np.zeros((0, 2), np.int64),
-        past_slots=np.zeros((0, 2), np.int64),
-        kept_rows=kept,
-        kept_slots=rows - 1 - kept,
-    )
-    norms = expected[0, :GROUP].to(torch.bfloat16), expected[1, :GROUP].to(torch.bfloat16)
-    slots = torch.full((rows,), -1, dtype=torch.int32, device=device)
-    slots[::2] = torch.arange(rows - 1, -1, -2, dtype=torch.int32, device=device)
-    turn = Turn(torch.from_numpy(depths).to(device), shape.frequencies.to(device), slots)
-    ours, theirs = (
-        KvLayer(*torch.zeros(2, rows, 2, GROUP, device=device, dtype=dtype))
-        for dtype in (torch.bfloat16, torch.float32)
-    )
-    found = heads(x, weight, HeadForm(2, 2, norms, turn, ours, shape.norm_eps))
-    exact = ReferenceKernels(shape, device, torch.float32)
-    wide = norms[0].float(), norms[1].float()
-    queries, others = expected.float().split([2 * GROUP, 4 * GROUP], 1)
-    q, k, v = split_heads(queries, others, shape)
-    q, k = exact.rotate_and_store(q, k, wide, v, exact.plan(chunk), theirs)
-    return [
-        _error(found, torch.cat([q, k, v], 1).flatten(1)),
-        _error(ours.k, theirs.k),
-        _error(ours.v, theirs.v),
-    ]
-
-
-def _error(found: Tensor, expected: Tensor) -> float:
-    return float((found.double() - expected).norm() / expected.norm())

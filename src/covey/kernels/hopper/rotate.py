@@ -49,7 +49,7 @@ class HeadForm:
     Attributes:
         queries, keys: heads of each; there are as many of values as of keys.
         norms: two (d_head,) weights for queries and keys, or None.
-        turn: angles and slots of the product's rows.
+        turn: depths and slots of the product's rows.
         kv: the layer's arena; None where nothing is kept.
         epsilon: of the norms.
     """
@@ -167,7 +167,7 @@ def rotate_and_store(
         k, v: (n, kv_heads, d_head), likewise.
         norms: two (d_head,), or None.
         rows: (q,) integers, the tokens of q; None where they are all n.
-        turn: angles and slots of all n tokens.
+        turn: depths and slots of all n tokens.
         kv: the layer's arena; None where nothing is kept.
 
     Raises:
@@ -178,7 +178,7 @@ def rotate_and_store(
         whole = x.stride(2) == 1 and x.stride(1) == width and x.shape[2] == width
         require(whole, "rotate_and_store", f"the heads of {name} are not in one piece")
     fits = turn.depths.shape == (tokens,) and turn.frequencies.shape == (width // 2,)
-    require(fits, "rotate_and_store", "angles of other tokens or heads")
+    require(fits, "rotate_and_store", "depths of other tokens, or frequencies of other heads")
     require(rows is not None or len(q) == tokens, "rotate_and_store", "q has other rows than k")
     store = kv is not None and turn.slots is not None
     if kv is not None:
