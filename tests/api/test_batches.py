@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,8 +48,7 @@ def test_batches_are_the_result_in_pieces(connection, query, rows):
     assert sizes == [ROWS_A_BATCH] * full + [rest] * bool(rest)
     whole = connection.run(query)
     assert len(whole.fetchall()) == rows
-    if pieces:
-        assert pa.Table.from_batches(pieces).to_pylist() == whole.arrow().to_pylist()
+    assert pa.Table.from_batches(pieces) == whole.arrow()
 
 
 STREAMED = [
@@ -104,7 +104,7 @@ def stream(monkeypatch):
 
 @pytest.mark.parametrize("query", [*STREAMED, *WHOLE])
 def test_rows_that_come_early_are_the_rows_of_the_result(stream, query):
-    pieces = list(stream.sql(query).batches())
+    pieces = list(stream.sql(query).batches(early=True))
     assert pieces, "one batch at least shows the columns"
     whole = covey.connect(stream.model, cache=False)
     whole.register("t", stream.duckdb.table("t").to_arrow_table())
@@ -120,7 +120,7 @@ def test_rows_that_come_early_are_the_rows_of_the_result(stream, query):
 @pytest.mark.parametrize("query", STREAMED[:-2])
 def test_after_the_first_batch_only_a_part_is_asked(stream, query):
     reading = stream.sql(query)
-    rows = reading.batches()
+    rows = reading.batches(early=True)
     first = next(rows)
     asked = len(stream.model.calls)
     assert 0 < first.num_rows == reading.report.rows
@@ -134,7 +134,7 @@ def test_after_the_first_batch_only_a_part_is_asked(stream, query):
 
 @pytest.mark.parametrize("query", WHOLE)
 def test_where_a_row_may_depend_on_later_ones_all_is_asked_first(stream, query):
-    rows = stream.sql(query).batches()
+    rows = stream.sql(query).batches(early=True)
     next(rows)
     asked = len(stream.model.calls)
     assert asked
@@ -144,12 +144,12 @@ def test_where_a_row_may_depend_on_later_ones_all_is_asked_first(stream, query):
 
 def test_a_reader_that_stops_stops_the_model_and_keeps_the_answers(stream):
     query = stream.sql(STREAMED[0])
-    rows = query.batches()
+    rows = query.batches(early=True)
     first = next(rows)
     with pytest.raises(covey.InputError, match="open result"):
         stream.run("SELECT 1")
     with pytest.raises(covey.InputError, match="open result"):
-        next(stream.sql(STREAMED[0]).batches())
+        next(stream.sql(STREAMED[0]).batches(early=True))
     rows.close()
     asked = len(stream.model.calls)
     assert query.report.rows == first.num_rows
@@ -163,7 +163,7 @@ def test_a_reader_that_stops_stops_the_model_and_keeps_the_answers(stream):
 
 
 def test_a_reader_that_forgets_its_rows_leaves_the_connection_in_order(stream):
-    for _ in zip(stream.sql(STREAMED[0]).batches(), range(2), strict=False):
+    for _ in zip(stream.sql(STREAMED[0]).batches(early=True), range(2), strict=False):
         pass
     gc.collect()
     assert stream.run("SELECT 1").fetchall() == [(1,)]
@@ -178,7 +178,7 @@ def test_a_mistake_comes_behind_the_rows_that_were_final_before(stream):
         found = []
         query = f"SELECT id FROM t WHERE AI.IF(PROMPT('{message} {{0}}', s), {option})"
         with pytest.raises(covey.RunError, match=message):
-            for batch in stream.sql(query).batches():
+            for batch in stream.sql(query).batches(early=True):
                 found += batch["id"].to_pylist()
         assert found == list(range(len(found)))
         assert 0 < len(found) <= 300
@@ -215,8 +215,75 @@ def test_statements_before_the_last_run_first(connection):
     query = connection.sql("CREATE TABLE u AS SELECT 42 AS x; FROM u")
     assert [piece.to_pylist() for piece in query.batches()] == [[{"x": 42}]]
     created = connection.sql("CREATE TABLE v AS SELECT 42 AS x")
-    assert sum(piece.num_rows for piece in created.batches()) <= 1
+    assert sum(piece.num_rows for piece in created.batches()) == 1
     assert connection.run("FROM v").fetchall() == [(42,)]
+
+
+EMPTY = [
+    PLANNED.replace("WHERE", "WHERE id < 0 AND"),
+    "SELECT id, s FROM t WHERE id < 0",
+    "SELECT id, s FROM t WHERE id < 0 AND AI.IF(PROMPT('A {0}', s))",
+    "INSERT INTO w SELECT id, s FROM t WHERE id < 0 RETURNING id, s",
+    "INSERT INTO w SELECT id, s FROM t WHERE id < 0 AND AI.IF(PROMPT('A {0}', s)) RETURNING id, s",
+    "DELETE FROM w RETURNING id, s",
+]
+
+
+@pytest.mark.parametrize("query", EMPTY)
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("done", [False, True])
+def test_one_batch_at_least_shows_the_columns(connection, query, early, done):
+    connection.run("CREATE TABLE w (id BIGINT, s VARCHAR)")
+    reading = connection.sql(query)
+    if done:
+        reading.run()
+    (batch,) = reading.batches(early=early)
+    assert batch.schema == pa.schema({"id": pa.int64(), "s": pa.string()})
+    assert batch.num_rows == 0
+
+
+def test_a_statement_without_a_result_gives_a_batch_without_columns(connection):
+    query = connection.sql("CREATE VIEW e AS SELECT AI.IF(PROMPT('A {0}', s)) FROM t")
+    assert [batch.num_columns for batch in query.batches()] == [0]
+
+
+def test_unless_rows_are_wanted_early_nothing_is_asked_in_small_batches(stream):
+    query = STREAMED[0]
+    asked = []
+    ask = planted.PlantedSession.submit
+
+    def submit(self, batch):
+        asked.append(len(batch.documents))
+        return ask(self, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planted.PlantedSession, "submit", submit)
+        stream.run(query)
+        whole, asked[:] = list(asked), []
+        reading = stream.sql(query.replace("'A {0}'", "'B {0}'"))
+        rows = reading.batches()
+        next(rows)
+        assert asked == whole, "as a result that is read whole"
+        rest = list(rows)
+        assert rest and asked == whole
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("end", ["close", "to the end"])
+def test_the_reader_s_own_time_is_not_the_run_s(stream, early, end):
+    query = stream.sql(STREAMED[0])
+    rows = query.batches(early=early)
+    began = time.perf_counter()
+    next(rows)
+    first = time.perf_counter() - began
+    time.sleep(0.3)
+    began = time.perf_counter()
+    if end == "close":
+        rows.close()
+    else:
+        list(rows)
+    rest = time.perf_counter() - began
+    assert 0 < query.report.seconds <= first + rest
 
 
 def test_mistakes_come_before_the_first_batch(connection):

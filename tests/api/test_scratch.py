@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -76,7 +78,16 @@ def test_a_folder_goes_with_its_connection_from_whatever_thread(folder: Path) ->
     con = connected()
     (made,) = folder.iterdir()
     assert made.stat().st_mode & 0o077 == 0
+    held = [con]
     del con
+
+    def forget() -> None:
+        assert held[0].run("SELECT 1").fetchall() == [(1,)]
+        held.clear()
+        gc.collect()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(forget).result(20)
     assert not list(folder.iterdir())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Generator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -16,6 +17,7 @@ from covey.api.planning import Planning, Schema
 from covey.api.statement import Statement, make_statement
 from covey.errors import BudgetError, InputError, QueryError
 from covey.execution.answers import Answers
+from covey.execution.bridge import batches_of
 from covey.execution.budget import NO_BUDGET, Budget, BudgetWatch
 from covey.execution.report import Report, joined
 from covey.plan.explain import one_line
@@ -259,29 +261,33 @@ class Query:
             )
         return BudgetWatch(self._budget, price)
 
-    def batches(self) -> Generator[pa.RecordBatch, None, None]:
+    def batches(self, *, early: bool = False) -> Generator[pa.RecordBatch, None, None]:
         """The rows of the result in Arrow batches, the whole of which is never held.
-
-        Rows come while the model is still being asked, in the order of the table that gives
-        the first documents, where the query's rows are rows of its FROM: of SELECT, FROM and
-        WHERE alone, with inner joins, AI functions in WHERE, ON or SELECT, and no subquery
-        outside FROM. Everything is asked before the first batch where a row may depend on
-        later ones (ORDER BY, GROUP BY and aggregates, DISTINCT, LIMIT, window functions, outer
-        joins, UNION, EXISTS) and where `explain` names a call that runs on demand. For the
-        sake of early rows the first ones are asked in small batches, 256 rows, 256, 512 …
 
         A result without rows gives one batch, which shows its columns. `report` goes as far
         as the rows do. Until the last batch, or `close` of the iterator, the connection runs
-        nothing else; `close` stops the model, and keeps the answers so far. A result that is
-        there already is given batch by batch.
+        nothing else; `close` stops the model, and keeps the answers so far. Any thread may read
+        on, or close it. A result that is there already is given batch by batch.
+
+        Args:
+            early: rows come while the model is still being asked, in the order of the table
+                that gives the first documents. That is dearer: the first rows are asked in small
+                batches, 256 rows, 256, 512 …, so that openings which rows share may be computed
+                twice, and DuckDB runs the query for each piece of the rows. Without it
+                everything is asked before the first batch, as it is in any case where a row may
+                depend on later ones: a query of SELECT, FROM and WHERE alone gives rows early,
+                with inner joins, AI functions in WHERE, ON or SELECT, and no subquery outside
+                FROM; ORDER BY, GROUP BY and aggregates, DISTINCT, LIMIT, window functions, outer
+                joins, UNION and EXISTS do not, nor a call of which `explain` says that it runs
+                on demand.
 
         Raises:
-            as `run`; while rows come also later than with the first batch.
+            as `run`; while rows come early also later than with the first batch.
         """
         if self._result is not None:
-            yield from self._result.to_batches()
+            yield from batches_of(self._result)
             return
-        with self._connection.lock.reading():
+        with self._connection.lock.reading() as go_on:
             last = len(self._statements) - 1
             answers, documents = self._asked
             watch = self._watch()
@@ -296,7 +302,13 @@ class Query:
             def tell(report: Report) -> None:
                 self._report = joined([*reports, report]) if reports else report
 
-            yield from statement.batches(answers, documents, watch, tell)
+            rows = statement.batches(answers, documents, watch, tell, early=early)
+            with closing(rows):
+                for batch in rows:
+                    try:
+                        yield batch
+                    finally:
+                        go_on()
 
     @property
     def columns(self) -> list[str]:

@@ -44,9 +44,9 @@ class Results(ABC):
         """The result as an Arrow table."""
         return self.query().arrow()
 
-    def batches(self) -> Generator[pa.RecordBatch, None, None]:
+    def batches(self, *, early: bool = False) -> Generator[pa.RecordBatch, None, None]:
         """See `Query.batches`."""
-        return self.query().batches()
+        return self.query().batches(early=early)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """The result as Python tuples."""

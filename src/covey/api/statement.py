@@ -13,7 +13,7 @@ from covey.api.planning import Planning, Schema, failures
 from covey.errors import InputError, QueryError, UnsupportedError
 from covey.execution.answers import Answers
 from covey.execution.ask import Asker
-from covey.execution.bridge import Batches, Relations
+from covey.execution.bridge import Batches, Relations, batches_of
 from covey.execution.budget import BudgetWatch
 from covey.execution.lookup import Lookups
 from covey.execution.report import OperatorReport, Report
@@ -99,25 +99,29 @@ class Statement:
         documents: DocumentStore,
         watch: BudgetWatch | None,
         tell: Callable[[Report], None],
-    ) -> Iterator[pa.RecordBatch]:
-        """Run it, as `run`; its rows come as they are final, where they are before the end.
+        *,
+        early: bool,
+    ) -> Batches:
+        """Run it, as `run`, and give its rows; there is one batch at least.
 
         What it holds is held until the iterator ends or is closed.
 
         Args:
             answers, documents, watch: as for `run`.
             tell: is given the report, as far as it goes, before each batch and at the end.
+            early: whether rows come while the model is asked, where they are final before
+                the end.
         """
         planned = self._planning.planned(self._expanded, answers, documents)
         with planned as (plan, lookups), failures():
             with self._asking(plan, lookups, answers, documents, watch) as (runner, report):
-                if plan.piece is not None:
+                if early and plan.piece is not None:
                     yield from _telling(runner.pieces(plan.piece), report, tell)
                     return
                 table = runner.run() if plan.effects else None
                 if table is None:
                     runner.prepare()
-            rows = runner.batches() if table is None else (b for b in table.to_batches())
+            rows = runner.batches() if table is None else batches_of(table)
             yield from _telling(rows, report, tell)
 
     @contextmanager
@@ -162,9 +166,7 @@ class Statement:
         return self._planning.planned(self._expanded, Answers(), DocumentStore())
 
 
-def _telling(
-    rows: Batches, report: Report, tell: Callable[[Report], None]
-) -> Iterator[pa.RecordBatch]:
+def _telling(rows: Batches, report: Report, tell: Callable[[Report], None]) -> Batches:
     with closing(rows):
         for batch in rows:
             tell(report)
@@ -181,9 +183,11 @@ class WholeStatement(Statement):
         documents: DocumentStore,
         watch: BudgetWatch | None,
         tell: Callable[[Report], None],
-    ) -> Iterator[pa.RecordBatch]:
+        *,
+        early: bool,
+    ) -> Batches:
         table, report = self.run(answers, documents, watch)
-        yield from _telling((batch for batch in table.to_batches()), report, tell)
+        yield from _telling(batches_of(table), report, tell)
 
 
 class TransactionStatement(WholeStatement):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 import duckdb
@@ -183,14 +183,11 @@ class Relations:
         """
         relation = self._connection.sql(query)
         if relation is None:
+            yield from batches_of(pa.table({}))
             return
         reader = relation.to_arrow_reader(ROWS_A_BATCH)
         try:
-            batch = None
-            for batch in reader:
-                yield batch
-            if batch is None:
-                yield pa.RecordBatch.from_pylist([], reader.schema)
+            yield from _at_least_one(reader, reader.schema)
         finally:
             reader.close()
 
@@ -230,3 +227,16 @@ class Relations:
             for step in steps:
                 if isinstance(step, Load | Match):
                     self._connection.execute(f"DROP TABLE IF EXISTS {step.table}").fetchall()
+
+
+def batches_of(table: pa.Table) -> Batches:
+    """The rows of a table in batches; without rows one batch, which shows its columns."""
+    return _at_least_one(table.to_batches(ROWS_A_BATCH), table.schema)
+
+
+def _at_least_one(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Batches:
+    batch = None
+    for batch in batches:
+        yield batch
+    if batch is None:
+        yield pa.RecordBatch.from_pylist([], schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
 from contextlib import closing
 from functools import partial
 
@@ -86,10 +87,13 @@ class Runner:
         Raises:
             RunError: a row lacks an answer: the query draws others every time it runs.
         """
+        began = time.perf_counter()
         with closing(self._read(self._plan.final)) as rows:
             for batch in rows:
                 self._report.rows += batch.num_rows
+                self._report.seconds += time.perf_counter() - began
                 yield batch
+                began = time.perf_counter()
 
     def pieces(self, query: str) -> Batches:
         """Ask, and give the rows that are final meanwhile; see `PhysicalPlan.piece`.
@@ -111,10 +115,12 @@ class Runner:
                         continue
                     self._report.rows += batch.num_rows
                     before = time.perf_counter()
-                    yield batch
-                    pause = time.perf_counter() - before
-                    self._asker.paused(pause)
-                    waited += pause
+                    try:
+                        yield batch
+                    finally:
+                        pause = time.perf_counter() - before
+                        self._asker.paused(pause)
+                        waited += pause
             self._asker.check()
         finally:
             seconds = time.perf_counter() - started - waited
@@ -128,10 +134,9 @@ class Runner:
             self._step(step)
         if not isinstance(last, Flow):
             raise RunError("A result in pieces comes from no flow: the plan is damaged.")
-        flow = FlowRunner(last, self._steps, self._asker, self._chooser, early=True)
         done, total = 0, self._steps.rows_of(last.table)
-        try:
-            for end in flow.through() if total else [0]:
+        with closing(self._flow(last, early=True)) as ends:
+            for end in ends if total else [0]:
                 # Each piece joins the other sources anew, so that they are no smaller than
                 # an eighth of what came before, while that is not too long to wait.
                 least = min(max(FIRST_BATCH, done // 8), MOST_OF_A_PIECE)
@@ -139,6 +144,12 @@ class Runner:
                     self._relations.set_piece(done, end - 1)
                     yield from self._read(query)
                     done = end
+
+    def _flow(self, step: Flow, *, early: bool = False) -> Generator[int, None, None]:
+        """Run a flow; see `FlowRunner.through`."""
+        flow = FlowRunner(step, self._steps, self._asker, self._chooser, early)
+        try:
+            yield from flow.through()
         finally:
             self._report.decisions += flow.decisions
 
@@ -162,9 +173,8 @@ class Runner:
         elif isinstance(step, Match):
             self._steps.match(step)
         elif isinstance(step, Flow):
-            flow = FlowRunner(step, self._steps, self._asker, self._chooser)
-            flow.run()
-            self._report.decisions += flow.decisions
+            for _ in self._flow(step):
+                pass
         elif isinstance(step, Ask):
             for tickets in self._steps.ask(step):
                 while not self._asker.done(tickets):

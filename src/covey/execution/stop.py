@@ -20,7 +20,8 @@ class Interrupts:
     """Holds an interrupt back while a chunk runs. Where none runs, it acts at once.
 
     Python's own handler is replaced while the block lasts, and only in the main thread: a
-    handler of the caller's stays.
+    handler of the caller's stays. Where another thread leaves the block, which cannot take the
+    handler away, it stays and does as Python's own until the main thread can.
 
     Args:
         interrupt: stops DuckDB, from any thread. Python runs no handler before DuckDB
@@ -39,8 +40,12 @@ class Interrupts:
         self.wanted = False
 
     def __enter__(self) -> Self:
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        if not _in_main_thread():
+            return self
+        left = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
+        if isinstance(left, Interrupts) and not left._installed:
+            left._take_away()
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._handle)
             self._installed = True
             self._watch()
@@ -54,12 +59,9 @@ class Interrupts:
     ) -> None:
         if not self._installed:
             return
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         self._installed = False
-        if self._bell is not None:
-            signal.set_wakeup_fd(-1)
-            for end in self._bell:
-                end.close()
+        if _in_main_thread():
+            self._take_away()
         if self._raised and isinstance(error, Exception):
             # DuckDB has made an error of its own of it.
             raise KeyboardInterrupt from None
@@ -72,6 +74,13 @@ class Interrupts:
             yield
         finally:
             self._in_chunk = False
+
+    def _take_away(self) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._bell is not None:
+            signal.set_wakeup_fd(-1)
+            for end in self._bell:
+                end.close()
 
     def _watch(self) -> None:
         """Let a thread know of signals that come while DuckDB works."""
@@ -94,12 +103,16 @@ class Interrupts:
             while number := heard.recv(1):
                 # Where the handler has run, Python and not DuckDB was at work.
                 heeded = self.wanted or self._raised
-                if number[0] == signal.SIGINT and not self._in_chunk and not heeded:
+                asleep = self._installed and not self._in_chunk and not heeded
+                if number[0] == signal.SIGINT and asleep:
                     self._interrupt()
         except OSError:
             return  # The block was left.
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self._installed:
+            self._take_away()
+            signal.default_int_handler(number, frame)
         if self.wanted or not self._in_chunk:
             self._raised = True
             raise KeyboardInterrupt
@@ -109,3 +122,7 @@ class Interrupts:
                 "Stopping when the running chunk is done. Ctrl-C again stops at once.",
                 file=sys.stderr,
             )
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
