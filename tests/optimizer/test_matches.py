@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from collections import Counter
@@ -110,3 +111,12 @@ def test_a_chain_looks_up_pairs_and_not_rows(connection, monkeypatch):
     assert rows[named] == rows[star]
     assert looked_up[star] > rows[star].total()
     assert looked_up[named] < looked_up[star] / 3
+
+
+def test_explain_names_the_pairs_that_are_gathered(connection):
+    query = with_calls(f"SELECT a.id, p.id, b.id {CHAIN}")
+    gathered = [call.strip() for call in re.findall(r"AI\.IF\(.*?\)\)", query)]
+    text = connection.explain(query)
+    assert [f"gather the pairs that passed {call}" in text for call in gathered] == [True, True]
+    steps = json.loads(connection.sql(query).explain("json"))["steps"]
+    assert [s["call"] for s in steps if s["step"] == "pairs"] == gathered

@@ -112,3 +112,39 @@ then DuckDB runs the rest
 SELECT count(*) FROM t
 ----
 DuckDB runs all of it
+
+# Pairs that passed are gathered where chains of joins would look each row up
+SELECT t.id, p.pid, u.id FROM t JOIN p ON AI.IF(PROMPT('Fits {0} {1}?', t.body, p.text)) JOIN t AS u ON AI.IF(PROMPT('Like {0} {1}?', u.body, p.text))
+----
+1. load t: 4 rows
+2. load p: 3 rows
+3. load u: 4 rows
+4. ask AI.IF(PROMPT('Fits {0} {1}?', t.body, p.text))
+    9 prompts of 6 tokens
+    share of TRUE not known before it runs: 0% to 100%
+5. ask AI.IF(PROMPT('Like {0} {1}?', u.body, p.text))
+    0 to 9 prompts of 6 tokens
+    share of TRUE not known before it runs: 0% to 100%
+    in this order: cheapest where no pass rate is known and each is as likely as any other
+6. gather the pairs that passed AI.IF(PROMPT('Fits {0} {1}?', t.body, p.text))
+7. gather the pairs that passed AI.IF(PROMPT('Like {0} {1}?', u.body, p.text))
+then DuckDB runs the rest
+
+# A random sample of one table is drawn while it is loaded
+SELECT id FROM t WHERE random() < 2 AND AI.IF(PROMPT('Good? {0}', body))
+----
+1. load t: 4 rows
+    where random() < 2
+2. ask AI.IF(PROMPT('Good? {0}', body))
+    3 prompts of 4 tokens
+    share of TRUE not known before it runs: 0% to 100%
+then DuckDB runs the rest
+
+# Who is asked of pairs is not left to a draw
+SELECT t.id FROM t JOIN p USING (k) WHERE random() < 2 AND AI.IF(PROMPT('Good? {0}', body))
+----
+on demand: AI.IF(PROMPT('Good? {0}', body))
+    because a condition beside it has another value each time it is evaluated
+    3 prompts of 4 tokens
+    share of TRUE not known before it runs: 0% to 100%
+then DuckDB runs the rest

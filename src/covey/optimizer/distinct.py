@@ -5,7 +5,7 @@
     SELECT t.k, count(DISTINCT t.id) FROM … GROUP BY t.k
 
 Of the matches of a row of t the first is enough. It must not be done beside anything that
-counts or adds up matches, and not for windows.
+counts or adds up matches, for windows, nor for what has another value each time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ _OF_GROUPS = {*_OF_DISTINCT, "GROUP BY"}
 def shown_once(block: Block, work: Workspace) -> str | None:
     """A SELECT list over FROM of all that the block shows; None where every row counts."""
     span = block.clauses.get("SELECT")
+    group = block.clauses.get("GROUP BY")
+    if any(work.changes(part, block) for part in (span, group) if part is not None):
+        return None
     if span is None or not set(block.clauses) <= _OF_GROUPS or "*" in work.edited.render(span):
         return None
     inside = [token.word for token in work.tokens.inside(span)]

@@ -29,6 +29,8 @@ def can_prune(rows: BlockRows, direct: frozenset[int]) -> bool:
     outputs = frozenset[int]().union(*(e.calls for e in block.outputs.get("SELECT", ())))
     return (
         bool(outputs & direct)
+        # What the statement shows would not be what the rows were picked by.
+        and not rows.work.changes(block.clauses["SELECT"], block)
         and len(block.sources or ()) == 1
         and _needed(block, rows.work) is not None
         and row_by_row(block, rows.work)
@@ -61,7 +63,8 @@ def plan_prune(rows: BlockRows) -> None:
 def _needed(block: Block, work: Workspace) -> int | None:
     """LIMIT plus OFFSET where both are constant numbers of rows."""
     limit = block.clauses.get("LIMIT")
-    if limit is None:
+    parts = [span for span in (limit, block.clauses.get("OFFSET")) if span is not None]
+    if limit is None or any(work.changes(span, block) for span in parts):
         return None
     value = work.binder.constant(limit)
     offset = block.clauses.get("OFFSET")

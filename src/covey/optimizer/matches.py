@@ -81,7 +81,8 @@ def _match(stage: Stage, graph: JoinRows, decided: list[Condition], work: Worksp
     name = work.new_name("match")
     columns = ", ".join(MATCH_COLUMNS)
     work.binder.create_empty(name, [(column, "BIGINT") for column in MATCH_COLUMNS])
-    work.steps.append(Match(name, f"SELECT {columns} FROM ({pairs}) AS pairs({columns})"))
+    query = f"SELECT {columns} FROM ({pairs}) AS pairs({columns})"
+    work.steps.append(Match(name, query, ask.condition))
     same = " AND ".join(
         f"{name}.{column} = {graph.relations[place].row_id}"
         for column, place in zip(MATCH_COLUMNS, places, strict=True)

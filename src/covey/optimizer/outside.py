@@ -7,8 +7,9 @@ A row that the block around rejects in any case needs no answer. The statement i
 as it is. A block that is read by several is asked for the rows that one of them may need, an
 operand of UNION for those that the block around the UNION may. It must not be done where a
 row of the block is made of several rows or depends on the others (GROUP BY, windows, LIMIT),
-where it is not known who reads it, where a UNION casts the column, and where an outer join
-around it would bring the rejected row back.
+where it is not known who reads it, where a UNION casts the column, where an outer join
+around it would bring the rejected row back, and where the condition or a column that it reads
+has another value each time, by random() for one.
 """
 
 from __future__ import annotations
@@ -21,9 +22,6 @@ from covey.logical.blocks import Block, Expr, Span
 from covey.optimizer.row_by_row import made_of_rows
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.sql.text import quote_name
-
-# Their values differ from one evaluation to the next.
-_VOLATILE = {"RANDOM", "UUID", "GEN_RANDOM_UUID", "NEXTVAL", "SETSEED", "NOW", "CLOCK_TIMESTAMP"}
 
 
 def conditions_from_outside(
@@ -43,7 +41,8 @@ def conditions_from_outside(
         texts = []
         if around.keeps(number):
             alias = quote_name((around.sources or ())[number].alias)
-            found = [_inside(c, span, alias, block, work, loaded) for c in around.conditions]
+            conditions = [c for c in around.conditions if not work.changes(c.span, around)]
+            found = [_inside(c, span, alias, block, work, loaded) for c in conditions]
             texts = [text for text in found if text is not None]
         by_reader.append(texts)
     if len(by_reader) < 2:
@@ -71,11 +70,7 @@ def _readers(block: Block, work: Workspace) -> list[tuple[Block, int]]:
     inside = work.tokens.inside(span)
     if len(inside) < 5 or inside[1].word != "AS" or not _is_body(body, span, 3, work):
         return []
-    named = [
-        token.start for i, token in enumerate(work.tokens)
-        if token.text.lower() == name.lower() and not span[0] <= token.start < span[1]
-        and work.tokens[min(i + 1, len(work.tokens) - 1)].kind is not TokenType.DOT
-    ]  # fmt: skip
+    named = work.tokens.tables_named(name, span)
     by_name = [
         (around, number) for around, number in readers
         if (around.sources or ())[number].span[0] in named
@@ -102,7 +97,7 @@ def _inside(
 ) -> str | None:
     """A condition on the rows of a block's output as one on its FROM; None where it is none."""
     tokens = work.tokens
-    if condition.calls or tokens.words(condition.span) & _VOLATILE:
+    if condition.calls:
         return None
     names = {token.text.strip('"').lower() for token in tokens.inside(condition.span)}
     items = _items(select, names, block, work, loaded)
@@ -136,10 +131,11 @@ def _items(
 
     Empty where it is not known which these are. The names of a UNION are those of its first
     operand, by place; only columns that it does not cast are given, since a condition on the
-    cast value is another one.
+    cast value is another one, and none that has another value each time.
     """
     tokens = work.tokens
     first, last = tokens.index_at(select[0]), tokens.index_at(select[1])
+    lasting = [True] * len(loaded[0].columns) if loaded else []
     if last - first == 1 and tokens[first].text == "*" and len(loaded) == 1:
         items = [f"{loaded[0].alias}.{quote_name(c)}" for c in loaded[0].columns]
     else:
@@ -147,6 +143,7 @@ def _items(
         if any(tokens[end - 1].text == "*" for _, end in ranges):
             return []
         items = [_without_alias(begin, end, work) for begin, end in ranges]
+        lasting = [not work.changes(tokens.span(*each), block) for each in ranges]
     prefix, relations = work.with_clause(block), _relations(loaded)
     own = work.binder.columns(f"{prefix}SELECT {work.edited.render(select)} FROM {relations}")
     whole = own
@@ -156,8 +153,8 @@ def _items(
         return []
     return [
         (name.lower(), item)
-        for item, (_, kind), (name, common) in zip(items, own, whole, strict=True)
-        if kind == common and name.lower() in names
+        for item, (_, kind), (name, common), lasts in zip(items, own, whole, lasting, strict=True)
+        if kind == common and lasts and name.lower() in names
     ]
 
 

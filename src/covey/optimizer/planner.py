@@ -22,7 +22,8 @@ from covey.sql.guards import Context, Guards
 from covey.sql.hints import with_hint
 from covey.sql.lift import LiftedText, text_lookup
 from covey.sql.structure import find_blocks, is_query, query_span
-from covey.sql.text import quote_name
+from covey.sql.text import Span, quote_name
+from covey.sql.volatile import Changes
 
 # Where only TRUE makes a difference.
 _CONDITIONS = ("HAVING", "QUALIFY")
@@ -61,6 +62,10 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
             work.on_demand[call.index] = "it stands outside a SELECT"
     span = query_span(lifted.tokens)
     effects = not is_query(lifted.tokens)
+    on_demand = {i: reason for i, reason in work.on_demand.items() if i not in work.planned}
+    if span is not None and on_demand and _draws(span, work):
+        # Answers to one draw are no answers to the next.
+        span = None
     return PhysicalPlan(
         sql=lifted.tokens.text,
         calls=work.calls,
@@ -68,9 +73,13 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
         final=work.edited.render(),
         effects=effects,
         rehearsal=work.edited.render(span) if effects and span is not None else None,
-        on_demand={i: reason for i, reason in work.on_demand.items() if i not in work.planned},
+        on_demand=on_demand,
         piece=None if effects else plan_pieces(work),
     )
+
+
+def _draws(span: Span, work: Workspace) -> bool:
+    return work.binder.volatile.within(work.tokens, span) is Changes.WITH_ROW
 
 
 def _plan_all(blocks: list[Block], work: Workspace) -> None:
@@ -128,7 +137,13 @@ def _plan_block(block: Block, work: Workspace) -> None:
         # DuckDB never runs it, so that nothing in it is asked on demand either.
         work.on_demand.update(dict.fromkeys(direct, UNREAD))
         return
-    guards = Guards(work.calls, direct, lambda e: ask_order(e, work.calls), work.edited)
+    guards = Guards(
+        work.calls,
+        direct,
+        lambda e: ask_order(e, work.calls),
+        work.edited,
+        lambda e: work.changes(e.span, block) is not Changes.WITH_ROW,
+    )
     mark = work.mark()
     try:
         BlockPlanner(work, block, direct, guards).plan()

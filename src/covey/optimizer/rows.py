@@ -12,6 +12,9 @@ from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.sql.from_clause import NotPlanned
 from covey.sql.guards import Context, Guards
 from covey.sql.text import Span
+from covey.sql.volatile import Changes
+
+DRAWS = "a condition beside it has another value each time it is evaluated"
 
 
 class BlockRows:
@@ -43,20 +46,36 @@ class BlockRows:
         """The conditions that need the model, in the order in which they are asked."""
         return [c for c in self.guards.in_order(self.block.conditions) if c not in self.free]
 
+    def drawn(self) -> list[Expr]:
+        """The conditions with other values each time they are evaluated, those of joins too."""
+        on = [c for join in self.block.joins for c in join.on]
+        return [
+            c for c in (*on, *self.block.where)
+            if self.work.changes(c.span, self.block) is Changes.WITH_ROW
+        ]  # fmt: skip
+
     def load(self) -> None:
         """Load the sources; apply what one source alone can decide.
 
         Only where no join fills the source with NULL: elsewhere a condition of WHERE
-        also sees the rows that the join made.
+        also sees the rows that the join made. What has another value each time is
+        evaluated once, while the one source is loaded, or the block is not planned: who
+        is asked must be who the statement shows.
 
         Raises:
             NotPlanned: a source cannot be loaded by itself.
         """
+        drawn = self.drawn()
+        several = len(self.block.sources or ()) > 1
+        if any(several or self.work.shares_draw(c.span, self.block) for c in drawn):
+            raise NotPlanned(DRAWS)
         spans = [c.span for c in self.free]
         for number in range(len(self.block.sources or ())):
             conditions = spans if self.block.keeps(number) else []
             self.loaded.append(self.work.load(self.block, number, conditions))
         self._pushed = {c.span for c in self.free} - set(spans)
+        if any(c.span not in self._pushed for c in drawn):
+            raise NotPlanned(DRAWS)
         self._outside = conditions_from_outside(self.block, self.work, self.loaded)
         self._outside += conditions_on_groups(self.block, self.work, self.loaded)
 

@@ -6,7 +6,7 @@ from covey.logical.blocks import Block, Expr
 from covey.optimizer.demand import Demand
 from covey.optimizer.flow import FlowPlan
 from covey.optimizer.nulls import reject_unanswered
-from covey.optimizer.rows import BlockRows
+from covey.optimizer.rows import DRAWS, BlockRows
 from covey.optimizer.workspace import Workspace
 from covey.sql.from_clause import NotPlanned
 
@@ -40,6 +40,8 @@ def plan_semi_join(outer: BlockRows, flow: FlowPlan | None, leaf: Expr, texts: l
     items = [(c, item) for c in inner.wanted for item in inner.guards.sequence(c)]
     if {item for _, item in items} != set(leaf.calls):
         raise NotPlanned("it is not in a condition of its subquery")
+    if inner.drawn():
+        raise NotPlanned(DRAWS)
     inner.load()
     names = [source.alias.lower() for source in (*outer.loaded, *inner.loaded)]
     if len(set(names)) < len(names):

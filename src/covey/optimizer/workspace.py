@@ -13,6 +13,7 @@ from covey.sql.columns import named_columns
 from covey.sql.from_clause import NotPlanned
 from covey.sql.lift import LiftedText
 from covey.sql.text import Replacement, Span, quote_name
+from covey.sql.volatile import Changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,38 @@ class Workspace:
         word = "WITH RECURSIVE" if block.recursive else "WITH"
         return f"{word} {', '.join(self.edited.render(span) for span in block.scope)} "
 
+    def changes(self, span: Span, block: Block) -> Changes:
+        """How a text of a block changes from one evaluation to the next.
+
+        The documents of calls are left out: they are read once, with their rows.
+        """
+        calls = [call.span for call in self.calls]
+        spans = [span, *self._tables_read(span, block)]
+        return max(self.binder.volatile.within(self.tokens, each, calls) for each in spans)
+
+    def shares_draw(self, span: Span, block: Block) -> bool:
+        """Whether a text reads a table of WITH that changes, and that others read too."""
+        return any(
+            len(self.tokens.tables_named(self._name_of(table), table)) > 1
+            and self.changes(table, block) is Changes.WITH_ROW
+            for table in self._tables_read(span, block)
+        )
+
+    def _tables_read(self, span: Span, block: Block) -> list[Span]:
+        """The tables of WITH that a text of a block reads, through others too."""
+        found: list[Span] = []
+        spans = [span]
+        for reading in spans:
+            names = {token.text.lower() for token in self.tokens.inside(reading)}
+            for table in block.scope:
+                if table not in spans and self._name_of(table).lower() in names:
+                    spans.append(table)
+                    found.append(table)
+        return found
+
+    def _name_of(self, table: Span) -> str:
+        return self.tokens[self.tokens.index_at(table[0])].text
+
     def _applied(self, *spans: Span) -> set[Span]:
         """The edits that show in what is rendered of some spans."""
         return set[Span]().union(*(self.edited.applied(span) for span in spans))
@@ -159,6 +192,8 @@ class Workspace:
         source = block.sources[number]
         if source.span in self._loaded:
             return self._loaded[source.span]
+        if self.shares_draw(source.span, block):
+            raise NotPlanned(f"{source.alias} draws other values each time, and others read it too")
         alias = quote_name(source.alias)
         relation = f"{self.edited.render(source.span)} AS {alias}"
         query = f"{self.with_clause(block)}SELECT * FROM {relation}"

@@ -11,7 +11,7 @@ from typing import Any
 from covey.plan.choice import Decision
 from covey.plan.figures import megabytes, money, seconds, share, size, span
 from covey.plan.forecast import Actual, CallForecast, Forecast, LoadForecast, PassRate, Range
-from covey.plan.nodes import Ask, Flow, Load, PhysicalPlan, Prune
+from covey.plan.nodes import Ask, Flow, Load, Match, PhysicalPlan, Prune
 
 _SOURCES = {
     "given": "as the query says",
@@ -47,6 +47,10 @@ def explain(plan: PhysicalPlan, forecast: Forecast, actual: Actual | None = None
                 lines.append(f"    in batches, until {_count(step.needed, 'row')} are found")
         elif isinstance(step, Prune):
             lines.append(f"{next(numbers)}. keep only the rows that LIMIT lets through")
+        elif isinstance(step, Match):
+            lines.append(
+                f"{next(numbers)}. gather the pairs that passed {one_line(step.condition)}"
+            )
     for index in _on_demand(plan):
         lines.append(f"on demand: {one_line(plan.sql[slice(*plan.calls[index].span)])}")
         lines.append(f"    because {plan.on_demand[index]}")
@@ -188,6 +192,8 @@ def explain_values(
             steps.append(flow)
         elif isinstance(step, Prune):
             steps.append({"step": "limit"})
+        elif isinstance(step, Match):
+            steps.append({"step": "pairs", "call": one_line(step.condition)})
     on_demand = [
         {
             "call": one_line(plan.sql[slice(*plan.calls[index].span)]),

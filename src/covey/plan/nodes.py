@@ -182,10 +182,12 @@ class Match:
         table: name of the temporary table with the row ids of either source in
             `MATCH_COLUMNS`; created empty when the plan is made.
         query: fills it, each pair once.
+        condition: the call as the user wrote it.
     """
 
     table: str
     query: str
+    condition: str
 
 
 Step = Load | Ask | Flow | Prune | Match

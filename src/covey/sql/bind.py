@@ -18,6 +18,7 @@ from covey.sql.text import (
     quote_name,
     read_tokens,
 )
+from covey.sql.volatile import Volatile, read_volatile
 
 # What a statement can be that DuckDB refuses before it runs: mistakes of the query.
 MISTAKES = (
@@ -60,6 +61,7 @@ class Binder:
     def __init__(self, connection: duckdb.DuckDBPyConnection, edited: EditedText) -> None:
         self._connection = connection
         self.edited = edited
+        self._volatile: Volatile | None = None
 
     def has_function(self, name: str) -> bool:
         """Whether DuckDB knows a function or macro of that name, schema included."""
@@ -70,6 +72,13 @@ class Binder:
         )
         rows = self._connection.execute(query, [plain, schema, schema]).fetchall()
         return bool(rows[0][0])
+
+    @property
+    def volatile(self) -> Volatile:
+        """What has other values each time; read once."""
+        if self._volatile is None:
+            self._volatile = read_volatile(self._connection)
+        return self._volatile
 
     def in_transaction(self) -> bool:
         """See `in_transaction`."""

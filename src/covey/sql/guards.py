@@ -53,6 +53,8 @@ class Guards:
             guarded from outside it: names could change their meaning.
         order: sorts siblings that hold calls by the order in which they are asked.
         edited: holds the bare look-up of every call as the edit of its span.
+        holds: whether an expression has one value however often it is evaluated; another
+            is no guard, which is a second evaluation.
     """
 
     def __init__(
@@ -61,18 +63,31 @@ class Guards:
         direct: frozenset[int],
         order: Callable[[Expr], tuple[float, ...]],
         edited: EditedText,
+        holds: Callable[[Expr], bool],
     ) -> None:
         self._calls = calls
         self._direct = direct
         self._order = order
         self._edited = edited
+        self._holds = holds
 
     def for_calls(self, direct: frozenset[int]) -> Guards:
         """The guards of another block's calls, in the same text and order."""
-        return Guards(self._calls, direct, self._order, self._edited)
+        return Guards(self._calls, direct, self._order, self._edited, self._holds)
 
     def of_parts(self, expr: Expr, context: Context) -> Iterable[tuple[Expr, list[Guard], Context]]:
         """Each part with the guards its siblings put on it and its own context."""
+        for part, guards, inner in self._of_parts(expr, context):
+            lasting = [
+                guard
+                for guard in guards
+                if self._holds(guard.expr) and (guard.operand is None or self._holds(guard.operand))
+            ]
+            yield part, lasting, inner
+
+    def _of_parts(
+        self, expr: Expr, context: Context
+    ) -> Iterable[tuple[Expr, list[Guard], Context]]:
         parts = expr.parts
         if expr.kind in (Kind.AND, Kind.OR):
             yield from self._of_operands(expr, context)

@@ -77,10 +77,35 @@ def query_span(tokens: TokenList) -> Span | None:
         return None
     for i in tokens.top_level(0, len(tokens)):
         if tokens[i].word in QUERY_STARTS:
-            return tokens.span(i, len(tokens))
+            return tokens.span(i, _query_end(tokens, i))
         if tokens.is_open(i) and i + 1 < tokens.partner[i] and tokens[0].word == "COPY":
             return tokens.span(i + 1, tokens.partner[i])
     return None
+
+
+def _query_end(tokens: TokenList, start: int) -> int:
+    """Index behind the query that begins at `start`.
+
+    RETURNING and ON CONFLICT belong to the INSERT around it, WITH [NO] DATA to CREATE TABLE.
+    """
+    end, changes = len(tokens), changes_rows(tokens)
+    for i in tokens.top_level(start + 1, end):
+        words = [token.word for token in tokens[i : i + 3]]
+        if changes and words[0] == "RETURNING":
+            return i
+        if changes and words[:2] == ["ON", "CONFLICT"] and _does(tokens, i + 2):
+            return i
+        if words in (["WITH", "DATA"], ["WITH", "NO", "DATA"]) and i + len(words) == end:
+            return i
+    return end
+
+
+def _does(tokens: TokenList, i: int) -> bool:
+    """Whether what stands behind ON CONFLICT is an action, perhaps behind its columns."""
+    if i >= len(tokens):
+        return False
+    behind = tokens.partner[i] + 1 if tokens.is_open(i) else i
+    return behind < len(tokens) and tokens[behind].word in ("DO", "WHERE")
 
 
 class _Finder:
@@ -101,7 +126,7 @@ class _Finder:
             return
         for i in self.tokens.top_level(0, len(self.tokens)):
             if self.tokens[i].word in QUERY_STARTS:
-                self.query(i, len(self.tokens), top=True)
+                self.query(i, _query_end(self.tokens, i), top=True)
                 return
             if self.tokens.is_open(i):
                 self.group(i, (), False)

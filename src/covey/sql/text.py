@@ -175,6 +175,16 @@ class TokenList(Sequence[Token]):
         places = self._places[name.lower()]
         return any(not (span[0] <= place < span[1]) for place in places)
 
+    def tables_named(self, name: str, span: Span) -> list[int]:
+        """Where a name stands outside `span` that may be a table's: no dot behind it."""
+        return [
+            token.start
+            for token, behind in zip(self.tokens, [*self.tokens[1:], None], strict=True)
+            if token.text.lower() == name.lower()
+            and not span[0] <= token.start < span[1]
+            and (behind is None or behind.kind is not TokenType.DOT)
+        ]
+
     def qualifiers(self, span: Span) -> set[str]:
         """The names before a dot inside a span, lower case: aliases, among others."""
         first = bisect_left(self.starts, span[0])
