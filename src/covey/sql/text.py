@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, overload
 
+import duckdb
 from sqlglot import TokenType
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
@@ -209,9 +210,19 @@ class TokenList(Sequence[Token]):
         return begin, self.tokens[end - 1].end
 
 
+# What the tokenizer reads for the $ and the ? of a place for a value: outside of quotes DuckDB
+# takes neither character.
+_MARKS = {"$": "\x01", "?": "\x02"}
+
+
 class _Tokenizer(DuckDB.Tokenizer):
     # What stands behind EXPLAIN, PREPARE, CALL … is SQL too, not one opaque text.
     COMMANDS: ClassVar[set[TokenType]] = set()
+    SINGLE_TOKENS: ClassVar[dict[str, TokenType]] = {
+        **DuckDB.Tokenizer.SINGLE_TOKENS,
+        _MARKS["$"]: TokenType.PARAMETER,
+        _MARKS["?"]: TokenType.PLACEHOLDER,
+    }
 
 
 _UNCLOSED = re.compile(r"Missing (?P<mark>.+) from \d+:(?P<start>\d+)")
@@ -228,12 +239,38 @@ def _tokenize(text: str) -> list[Token]:
             hint="Decode the text again from its bytes.",
         )
     try:
-        raw = _Tokenizer(dialect="duckdb").tokenize(text)
+        raw = _Tokenizer(dialect="duckdb").tokenize(_marked(text))
     except SqlglotError as error:
         raise _unreadable(text, error) from None
+    signs = {mark: sign for sign, mark in _MARKS.items()}
     return [
-        Token(t.token_type, t.text, t.start, t.end + 1, _word(t.token_type, t.text)) for t in raw
+        Token(
+            t.token_type,
+            signs.get(t.text, t.text) if t.start == t.end else t.text,
+            t.start,
+            t.end + 1,
+            _word(t.token_type, t.text),
+        )
+        for t in raw
     ]
+
+
+def _marked(text: str) -> str:
+    """The text with a mark for each $ and ? that is a place for a value.
+
+    sqlglot would take the `$1,$` of `$1,$2` for the beginning of a quoted text, and `?::` for
+    an operator. Which is which DuckDB itself says.
+    """
+    if "$" not in text and "?" not in text:
+        return text
+    encoded = text.encode()
+    parts, at = [], 0
+    for start, kind in duckdb.tokenize(text):
+        sign = chr(encoded[start])
+        if kind == duckdb.token_type.operator and sign in _MARKS:
+            parts += [encoded[at:start].decode(), _MARKS[sign]]
+            at = start + 1
+    return "".join([*parts, encoded[at:].decode()])
 
 
 def _word(kind: TokenType, text: str) -> str:
