@@ -118,5 +118,5 @@ def test_explain_names_the_pairs_that_are_gathered(connection):
     gathered = [call.strip() for call in re.findall(r"AI\.IF\(.*?\)\)", query)]
     text = connection.explain(query)
     assert [f"gather the pairs that passed {call}" in text for call in gathered] == [True, True]
-    steps = json.loads(connection.sql(query).explain("json"))["steps"]
+    steps = json.loads(connection.sql(query).explain("json"))["statements"][0]["steps"]
     assert [s["call"] for s in steps if s["step"] == "pairs"] == gathered
