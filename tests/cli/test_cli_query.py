@@ -285,3 +285,37 @@ def test_a_database_file_is_opened_as_the_user_says(
     assert not (tmp_path / "no.duckdb").exists()
     assert command_line("query", "DELETE FROM t", "-d", file).code == 0
     assert command_line("query", "SELECT count(*) AS n FROM t", "-d", file).stdout == "n\n-\n0\n"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id, body FROM '{0}' WHERE id < 0 AND {1}",
+        "SELECT id, body FROM '{0}' WHERE id < 0 AND {1} ORDER BY id",
+        "CREATE TABLE u (id BIGINT, body VARCHAR); "
+        "INSERT INTO u SELECT id, body FROM '{0}' WHERE id < 0 AND {1} RETURNING id, body",
+    ],
+)
+def test_a_file_without_rows_has_its_columns(
+    command_line: CommandLine, tickets: Path, tmp_path: Path, sql: str
+) -> None:
+    command_line.plant(says_refund)
+    text = sql.format(tickets, QUESTION)
+    ended = command_line("query", text, "--format", "csv")
+    assert (ended.code, ended.stdout) == (0, "id,body\n")
+    target = tmp_path / "none.parquet"
+    assert command_line("query", text, "--output", str(target)).code == 0
+    assert pyarrow.parquet.read_table(target).schema.names == ["id", "body"]
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json", "parquet"])
+def test_a_statement_without_a_result_is_written_in_every_form(
+    command_line: CommandLine, tickets: Path, tmp_path: Path, form: str
+) -> None:
+    command_line.plant(says_refund)
+    text = f"CREATE VIEW v AS SELECT * FROM '{tickets}' WHERE {QUESTION}"
+    target = tmp_path / "none"
+    ended = command_line("query", text, "--format", form, "--output", str(target))
+    assert ended.code == 0, ended.stderr
+    assert target.exists()
+    assert command_line("query", text, "--format", "table").code == 0

@@ -192,9 +192,10 @@ class Connection:
 
         Args:
             text: SQL, one statement or several.
-            params: values for its places: a list for `?`, or `$1` and `$2`, a mapping for
-                `$name`. They are written into the text as constants, so that a question or
-                a list of labels may be one.
+            params: values for its places: a list for `?`, or `$1` and `?2`, a mapping for
+                `$name`, whose case means nothing. They are written into the text as constants
+                of the types that DuckDB gives its own parameters, so that a question or a list
+                of labels may be one.
             dialect: as for `connect`; None takes that of the connection.
             max_calls, max_tokens, max_seconds, max_cost: as for `connect`; None takes that
                 of the connection.
