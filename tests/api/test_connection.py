@@ -47,7 +47,7 @@ def test_a_query_shows_its_text_and_whether_it_has_run() -> None:
         assert not planted.calls, "to show it runs nothing"
         read = con.sql(QUERY)
         list(read.batches())
-        assert repr(read) == f"<covey.Query: {QUERY}; read in batches>"
+        assert repr(read) == f"<covey.Query: {QUERY}; read in batches, or stopped>"
         query.run()
         assert repr(query) == f"<covey.Query: {QUERY}; 2 rows>"
         assert len(repr(con.sql(f"SELECT '{'x ' * 900}'"))) < 200

@@ -6,11 +6,14 @@ import datetime
 import decimal
 import io
 import json
+import os
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -243,3 +246,44 @@ def test_parquet_to_a_terminal_is_refused_with_the_mend(monkeypatch: pytest.Monk
 def test_parquet_to_a_pipe_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert destination(Format.PARQUET, None) == Destination(Format.PARQUET, None)
+
+
+def test_json_and_parquet_hold_what_duckdb_can_and_python_cannot(tmp_path: Path) -> None:
+    table = duckdb.sql(
+        "SELECT MAP {'pos': 0.5, 'neg': 0.25} AS m, INTERVAL 1 DAY AS i, 'infinity'::DATE AS d,"
+        " TIMESTAMP '99999-01-01' AS t, DATE '2026-01-02' AS u"
+    ).to_arrow_table()
+    for suffix in ("json", "parquet"):
+        destination(None, tmp_path / f"r.{suffix}").write(table.to_batches())
+    (row,) = json.loads((tmp_path / "r.json").read_text())
+    assert row == {
+        "m": {"pos": 0.5, "neg": 0.25},
+        "i": "1 day",
+        "d": "infinity",
+        "t": "99999-01-01 00:00:00",
+        "u": "2026-01-02",
+    }
+    read = duckdb.read_parquet(str(tmp_path / "r.parquet"))
+    assert read.project("i, d::VARCHAR, m['pos']").fetchall() == [("1 day", "infinity", 0.5)]
+
+
+def test_a_link_stays_a_link_and_a_file_keeps_its_permissions(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.csv", tmp_path / "link.csv"
+    real.write_text("old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    destination(None, link).write(ROWS.to_batches())
+    assert link.is_symlink() and real.read_text().startswith(",".join(ROWS.column_names))
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["link.csv", "real.csv"]
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    destination(Format.CSV, pipe).write(ROWS.to_batches())
+    reader.join(timeout=20)
+    assert read[0].startswith(",".join(ROWS.column_names)) and pipe.is_fifo()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -205,7 +205,8 @@ class Query:
             if forecast:
                 forecasts.append(statement.explained())
             self._refuse(statement, forecasts[-1] if forecast else None)
-            result, report = statement.run(answers, documents, watch)
+            with self._stoppable(statement, reports):
+                result, report = statement.run(answers, documents, watch)
             reports.append(report)
         if forecast:
             self._explained = forecasts
@@ -213,6 +214,16 @@ class Query:
         self._reports, self._report, self._result = reports, report, result
         self._asked = Answers(), DocumentStore()
         return result, report
+
+    @contextmanager
+    def _stoppable(self, statement: Statement, before: Sequence[Report]) -> Iterator[None]:
+        """Keep the report of a statement that stops before its end, behind those before it."""
+        try:
+            yield
+        except BaseException:
+            if statement.report is not None:
+                self._report = joined([*before, statement.report])
+            raise
 
     def _refuse(self, statement: Statement, expected: Explained | None = None) -> None:
         """Refuse what cannot keep to the budget, answers of earlier runs not counted.
@@ -238,7 +249,7 @@ class Query:
         if self._result is not None:
             state = f"{self._result.num_rows:,} rows"
         else:
-            state = "not run yet" if self._report is None else "read in batches"
+            state = "not run yet" if self._report is None else "read in batches, or stopped"
         text = textwrap.shorten(self._statements[-1].text, 100, placeholder=" …")
         return f"<covey.Query: {text}; {state}>"
 
@@ -295,7 +306,8 @@ class Query:
             for number in range(last):
                 statement = self._statement(number)
                 self._refuse(statement)
-                reports.append(statement.run(answers, documents, watch)[1])
+                with self._stoppable(statement, reports):
+                    reports.append(statement.run(answers, documents, watch)[1])
             statement = self._statement(last)
             self._refuse(statement)
 
@@ -303,7 +315,7 @@ class Query:
                 self._report = joined([*reports, report]) if reports else report
 
             rows = statement.batches(answers, documents, watch, tell, early=early)
-            with closing(rows):
+            with self._stoppable(statement, reports), closing(rows):
                 for batch in rows:
                     try:
                         yield batch
@@ -317,7 +329,7 @@ class Query:
 
     @property
     def report(self) -> Report:
-        """What the run did; runs the query."""
+        """What the run did, also one that was stopped; runs a query that has not run yet."""
         if self._report is None:
             with self._connection.lock:
                 return self._run()[1]

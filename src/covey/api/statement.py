@@ -38,6 +38,9 @@ class Statement:
     Args:
         planning: plans it.
         expanded: its text.
+
+    Attributes:
+        report: of the run under way or the last one, which may have stopped; None before.
     """
 
     # Whether a run puts anything to the model.
@@ -46,6 +49,7 @@ class Statement:
     def __init__(self, planning: Planning, expanded: Derived) -> None:
         self._planning = planning
         self._expanded = expanded
+        self.report: Report | None = None
 
     def check(self) -> None:
         """Bind and plan it; nothing is asked.
@@ -143,6 +147,7 @@ class Statement:
                 for call in plan.calls
             ]
         )
+        self.report = report
         with Interrupts(connection.duckdb.interrupt) as interrupts:
             asker = Asker(
                 connection.engine,

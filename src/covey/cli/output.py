@@ -40,7 +40,7 @@ class Destination:
     path: Path | None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write the result; a file appears whole or not at all.
+        """Write the result; a file appears whole or not at all, a pipe or device as it comes.
 
         Args:
             batches: its rows; none of them is held once it is written.
@@ -128,12 +128,23 @@ def _format_of(path: Path) -> Format:
 
 @contextmanager
 def _whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name when all of it has been written."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    """A file that takes its name when all of it has been written.
+
+    What a link points to is replaced, not the link, and keeps its permissions. A pipe or device
+    is written to: it holds nothing that could be kept whole.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    target = path.resolve()
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
             yield file
-        partial.replace(path)
+        if target.exists():
+            shutil.copymode(target, partial)
+        partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
 

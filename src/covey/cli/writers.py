@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from covey.cli.table import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import pyarrow as pa
 
@@ -87,13 +87,18 @@ class CsvWriter(Writer):
 
 
 class JsonWriter(Writer):
-    """An array of one object a row, one row a line; numbers that JSON lacks become null."""
+    """An array of one object a row, one row a line; numbers that JSON lacks become null.
+
+    A MAP is an object, a BLOB its hexadecimal digits; dates, times and intervals are the text that
+    DuckDB writes.
+    """
 
     _before = b"[\n"
 
     def add(self, batch: pa.RecordBatch) -> None:
-        columns = [column.to_pylist() for column in batch.columns]
-        for row in zip(*columns, strict=True):
+        columns = _in_words(batch, _is_timely).columns
+        values = [column.to_pylist(maps_as_pydicts="lossy") for column in columns]
+        for row in zip(*values, strict=True):
             record = dict(zip(self.schema.names, map(_json_value, row), strict=True))
             self.file.write(self._before + json.dumps(record, ensure_ascii=False).encode())
             self._before = b",\n"
@@ -103,17 +108,19 @@ class JsonWriter(Writer):
 
 
 class ParquetWriter(Writer):
-    """In row groups of `ROWS_A_GROUP` and more."""
+    """In row groups of `ROWS_A_GROUP` and more; intervals as text, for Arrow cannot write them."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         super().__init__(file, schema)
         import pyarrow.parquet
 
-        self._parquet = pyarrow.parquet.ParquetWriter(file, schema)
+        empty = pyarrow.RecordBatch.from_pylist([], schema)
+        known = _in_words(empty, _is_interval).schema
+        self._parquet = pyarrow.parquet.ParquetWriter(file, known)
         self._waiting: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self._waiting.append(batch)
+        self._waiting.append(_in_words(batch, _is_interval))
         if sum(waiting.num_rows for waiting in self._waiting) >= ROWS_A_GROUP:
             self._write()
 
@@ -168,6 +175,41 @@ class TableWriter(Writer):
 
 def _rows(batch: pa.RecordBatch) -> list[tuple[object, ...]]:
     return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def _in_words(batch: pa.RecordBatch, wanted: Callable[[pa.DataType], bool]) -> pa.RecordBatch:
+    """Columns of some types as the text that DuckDB writes; the others as they are."""
+    import duckdb
+    import pyarrow as pa
+
+    chosen = [i for i, field in enumerate(batch.schema) if wanted(field.type)]
+    if not chosen:
+        return batch
+    columns = [pa.table({"x": batch.column(i)}) for i in chosen]
+    with duckdb.connect() as database:
+        for i, column in zip(chosen, columns, strict=True):
+            database.register("result", column)
+            words = database.sql("SELECT x::VARCHAR AS x FROM result").to_arrow_table()
+            place = pa.field(batch.schema.names[i], pa.string())
+            batch = batch.set_column(i, place, words.column("x").combine_chunks())
+    return batch
+
+
+def _is_interval(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_interval(kind))
+
+
+def _is_timely(kind: pa.DataType) -> bool:
+    """Whether DuckDB has times of a type that Python has not: infinite, or of other millennia."""
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_interval(kind)
+        or pa.types.is_date(kind)
+        or (pa.types.is_timestamp(kind) and kind.tz is None)
+    )
 
 
 def _json_value(value: object) -> object:
