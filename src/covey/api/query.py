@@ -17,6 +17,7 @@ from covey.api.planning import Planning, Schema
 from covey.api.statement import Statement, make_statement
 from covey.errors import BudgetError, InputError, QueryError
 from covey.execution.answers import Answers
+from covey.execution.arrow_types import restored
 from covey.execution.bridge import batches_of
 from covey.execution.budget import NO_BUDGET, Budget, BudgetWatch
 from covey.execution.report import Report, joined
@@ -336,7 +337,10 @@ class Query:
         return self._report
 
     def arrow(self) -> pa.Table:
-        """The result as an Arrow table."""
+        """The result as an Arrow table.
+
+        Of UHUGEINT, BIT and TIME WITH TIME ZONE, which Arrow does not have, it holds the text.
+        """
         if self._result is None:
             with self._connection.lock:
                 return self._run()[0]
@@ -366,7 +370,7 @@ class Query:
         return self._relation().fetchall() if self.columns else []
 
     def _relation(self) -> duckdb.DuckDBPyRelation:
-        return duckdb.connect().from_arrow(self.arrow())
+        return restored(self.arrow())
 
 
 def _needs(package: str) -> None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from covey.errors import RunError
+from covey.execution.arrow_types import carried, marked
 from covey.plan.nodes import DocumentColumn, Load, Match, Prune, Step
 from covey.plan.rows import (
     BATCH,
@@ -174,7 +175,12 @@ class Relations:
     def table(self, query: str) -> pa.Table:
         """The result of a query."""
         relation = self._connection.sql(query)
-        return pa.table({}) if relation is None else relation.to_arrow_table()
+        if relation is None:
+            return pa.table({})
+        table = carried(relation).to_arrow_table()
+        plain = table.schema
+        schema = marked(plain, relation)
+        return table if schema is plain else table.cast(schema)
 
     def batches(self, query: str) -> Batches:
         """The result of a query, some rows at a time; the connection is busy meanwhile.
@@ -185,9 +191,11 @@ class Relations:
         if relation is None:
             yield from batches_of(pa.table({}))
             return
-        reader = relation.to_arrow_reader(ROWS_A_BATCH)
+        reader = carried(relation).to_arrow_reader(ROWS_A_BATCH)
+        schema = marked(reader.schema, relation)
+        batches = (pa.RecordBatch.from_arrays(each.columns, schema=schema) for each in reader)
         try:
-            yield from _at_least_one(reader, reader.schema)
+            yield from _at_least_one(batches, schema)
         finally:
             reader.close()
 
