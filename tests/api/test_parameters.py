@@ -16,11 +16,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sqlglot import TokenType
 
 import covey
 from covey.api.parameters import sql_literal
+from covey.sql.text import read_tokens
 from covey.testing import PlantedModel
 
 
@@ -120,6 +122,22 @@ def test_any_text_with_places_is_as_duckdb_has_it(
     expected = rows_or_none(lambda: duckdb.execute(text, params))
     if expected is not None:
         assert rows_or_none(lambda: plain.run(text, params)) == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([*SIGNS, ";", "{", "}", "-", "\x01", "😀", "?::"]), max_size=9))
+@example(["-", "$", ";{:", "$", "}"])
+def test_tokens_stand_where_they_were_written(signs: list[str]) -> None:
+    text = "".join(signs)
+    try:
+        tokens = read_tokens(text)
+    except covey.QueryError:
+        return
+    for token in tokens:
+        written = text[token.start : token.end]
+        assert written
+        if token.kind in (TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.NUMBER):
+            assert written == token.text
 
 
 def test_labels_and_options_may_be_parameters(con: covey.Connection) -> None:

@@ -83,7 +83,7 @@ def _places(tokens: TokenList) -> Iterator[_Place]:
     highest = 0
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         number = following and following.kind is TokenType.NUMBER and following.text.isdigit()
-        if token.kind is TokenType.PLACEHOLDER:
+        if token.kind is TokenType.PLACEHOLDER and token.text == "?":
             end, name = token.end, str(highest + 1)
         elif token.kind is TokenType.PARAMETER and token.text == "$":
             end, name = token.end, ""

@@ -242,11 +242,11 @@ def _tokenize(text: str) -> list[Token]:
         raw = _Tokenizer(dialect="duckdb").tokenize(_marked(text))
     except SqlglotError as error:
         raise _unreadable(text, error) from None
-    signs = {mark: sign for sign, mark in _MARKS.items()}
+    marks = set(_MARKS.values())
     return [
         Token(
             t.token_type,
-            signs.get(t.text, t.text) if t.start == t.end else t.text,
+            text[t.start] if t.start == t.end and t.text in marks else t.text,
             t.start,
             t.end + 1,
             _word(t.token_type, t.text),
@@ -267,7 +267,8 @@ def _marked(text: str) -> str:
     parts, at = [], 0
     for start, kind in duckdb.tokenize(text):
         sign = chr(encoded[start])
-        if kind == duckdb.token_type.operator and sign in _MARKS:
+        # In what is no SQL one place may come twice.
+        if start >= at and kind == duckdb.token_type.operator and sign in _MARKS:
             parts += [encoded[at:start].decode(), _MARKS[sign]]
             at = start + 1
     return "".join([*parts, encoded[at:].decode()])
