@@ -62,6 +62,7 @@ class Binder:
         self._connection = connection
         self.edited = edited
         self._volatile: Volatile | None = None
+        self._aggregates: set[str] | None = None
 
     def has_function(self, name: str) -> bool:
         """Whether DuckDB knows a function or macro of that name, schema included."""
@@ -85,12 +86,15 @@ class Binder:
         return in_transaction(self._connection)
 
     def any_aggregate(self, names: list[str]) -> bool:
-        """Whether one of the names is an aggregate function."""
-        query = (
-            "SELECT count(*) FROM duckdb_functions() WHERE function_type = 'aggregate'"
-            " AND list_contains(?, upper(function_name))"
-        )
-        return bool(self._connection.execute(query, [names]).fetchall()[0][0])
+        """Whether one of some names, in capitals, is an aggregate function."""
+        if self._aggregates is None:
+            query = (
+                "SELECT DISTINCT upper(function_name) FROM duckdb_functions()"
+                " WHERE function_type = 'aggregate'"
+            )
+            # Read once: it takes as long as planning a small query.
+            self._aggregates = {name for (name,) in self._connection.execute(query).fetchall()}
+        return not self._aggregates.isdisjoint(names)
 
     def constant(self, span: Span) -> Any:
         """The value of a constant expression; None where it is not one.
