@@ -113,7 +113,7 @@ def test_rows_that_come_early_are_the_rows_of_the_result(stream, query):
     found = pa.Table.from_batches(pieces)
     assert found.schema == expected.arrow().schema
     assert sorted(found.to_pylist(), key=repr) == sorted(expected.arrow().to_pylist(), key=repr)
-    if " u" not in query and "ORDER" not in query:
+    if query in STREAMED and " u" not in query and "ORDER" not in query:
         assert found.to_pylist() == expected.arrow().to_pylist(), "in the order of the table"
 
 
