@@ -10,6 +10,7 @@ from torch import Tensor
 
 from covey.kernels.base import Activation, Chunk, KvLayer, Weight
 from covey.kernels.hopper.attend import packed_attention
+from covey.kernels.hopper.checks import relative_error
 from covey.kernels.hopper.dense8 import fp8_attention
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.gemm import own_products
@@ -41,11 +42,6 @@ from hopper_cases import (
     random_product,
     suffixes,
 )
-
-
-def error(found: Tensor, expected: Tensor) -> float:
-    """Relative error; NaN where anything was left unwritten."""
-    return float((found.double() - expected).norm() / expected.norm())
 
 
 def widened(x: Activation) -> Tensor:
@@ -97,19 +93,21 @@ def glue_errors() -> list[tuple[str, float]]:
             x, delta, weight, epsilon=EPSILON, quantised=quantised,
             out_dtype=FP8 if quantised else torch.bfloat16,
         )  # fmt: skip
-        found.append((f"norm, {'FP8' if quantised else 'BF16'}", error(widened(out), expected)))
-        found.append(("  residual", error(x, (residual + delta).double())))
+        found.append(
+            (f"norm, {'FP8' if quantised else 'BF16'}", relative_error(widened(out), expected))
+        )
+        found.append(("  residual", relative_error(x, (residual + delta).double())))
     both = normal(rows, 2 * FFN)
     first, second = both.double().chunk(2, 1)
     for quantised in (True, False):
         poison()
         out = gate(both, out_dtype=FP8 if quantised else torch.bfloat16, quantised=quantised)
         label = f"gate, {'FP8' if quantised else 'BF16'}"
-        found.append((label, error(widened(out), first * first.sigmoid() * second)))
+        found.append((label, relative_error(widened(out), first * first.sigmoid() * second)))
     head = normal(8, HIDDEN)
     poison()
     logits = answer_logits(residual, delta, weight, head, EPSILON)
-    found.append(("answer logits", error(logits, expected @ head.double().T)))
+    found.append(("answer logits", relative_error(logits, expected @ head.double().T)))
     return [*found, *rotation_errors(rows)]
 
 
@@ -167,12 +165,12 @@ def turned_errors(
     )
     found_q, found_k, _ = heads_of(turn(arena))
     where = torch.from_numpy(chunk.kept_slots).to(CUDA)
-    stored = max(error(arena.k[where], expected[1]), error(arena.v[where], v))
+    stored = max(relative_error(arena.k[where], expected[1]), relative_error(arena.v[where], v))
     if int((~arena.k[:, 0, 0].isnan()).sum()) != len(chunk):
         stored = float("nan")
     return [
-        (f"rotated queries{label}", error(found_q, expected[0])),
-        (f"rotated keys{label}", error(found_k, expected[1])),
+        (f"rotated queries{label}", relative_error(found_q, expected[0])),
+        (f"rotated keys{label}", relative_error(found_k, expected[1])),
         (f"keys and values in the arena{label}", stored),
     ]
 
@@ -219,7 +217,7 @@ def attention_errors() -> list[tuple[str, float]]:
                     out_dtype=FP8 if quantised else torch.bfloat16,
                 )  # fmt: skip
                 kind = f"{len(parts)} dense, {'FP8' if quantised else 'BF16'}"
-                found.append((f"{label} ({kind})", error(widened(out), expected)))
+                found.append((f"{label} ({kind})", relative_error(widened(out), expected)))
     return found
 
 
@@ -234,18 +232,21 @@ def row_errors() -> list[tuple[str, float]]:
     poison()
     options = {"epsilon": EPSILON, "out_dtype": FP8, "quantised": True, "by_rows": True}
     found.append(
-        ("norm by rows, FP8", error(widened(add_norm(x, None, weight, **options)), expected))
+        (
+            "norm by rows, FP8",
+            relative_error(widened(add_norm(x, None, weight, **options)), expected),
+        )
     )
     out = gate(both, out_dtype=FP8, quantised=True, by_rows=True)
-    found.append(("gate by rows, FP8", error(widened(out), gated)))
-    found.append(("rows, FP8", error(widened(quantise_rows(x, FP8)), x.double())))
+    found.append(("gate by rows, FP8", relative_error(widened(out), gated)))
+    found.append(("rows, FP8", relative_error(widened(quantise_rows(x, FP8)), x.double())))
     for rows in (1, 1021, 4100):
         for label, out_rows, width in WEIGHTS:
             left, right = row_product(rows, out_rows, width)
             exact = widened(left) @ widened(Activation(right.values, right.scales)).T
             poison()
             name = f"{label} by rows, {rows} rows"
-            found.append((name, error(multiply_rows(left, right), exact)))
+            found.append((name, relative_error(multiply_rows(left, right), exact)))
     return found
 
 
@@ -281,7 +282,7 @@ def fp8_attention_errors() -> list[tuple[str, float]]:
             q, k, v, arena, plan.tiles, parts, scale=D**-0.5, quantised=False,
             out_dtype=torch.bfloat16,
         )  # fmt: skip
-        found.append((f"{label} ({len(parts)} in FP8)", error(widened(out), expected)))
+        found.append((f"{label} ({len(parts)} in FP8)", relative_error(widened(out), expected)))
     return found
 
 

@@ -26,6 +26,7 @@ from torch import Tensor
 from covey.engine.readout import margins
 from covey.kernels.base import Chunk, Geometry, Kernels, KvLayer
 from covey.kernels.choose import choose_kernels
+from covey.kernels.hopper.checks import relative_error
 from covey.kernels.reference import ReferenceKernels
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, DenseWeights, load_weights
@@ -134,13 +135,9 @@ def print_errors(bench: Bench) -> None:
     print("  norm     reference | Hopper to float32     reference | Hopper to FP8 in float32")
     places = [0, 1, 2, 3, 4, 7, 15, 31, 47, 63, len(exact) - 2, len(exact) - 1]
     for place in sorted({p for p in places if p < len(exact)}):
-        cells = [_error(seen[name][place], against[place]) for name, against in pairs]
+        cells = [relative_error(seen[name][place], against[place]) for name, against in pairs]
         label = "logits" if place == len(exact) - 1 else str(place)
         print(f"  {label:<7}" + "".join(f"{cell:14.2e}" for cell in cells))
-
-
-def _error(found: Tensor, expected: Tensor) -> float:
-    return float((found.double() - expected.double()).norm() / expected.double().norm())
 
 
 def print_margins(bench: Bench, count: int = 120) -> None:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from covey.kernels.base import Activation, Weight
 from covey.kernels.hopper import gemm
+from covey.kernels.hopper.checks import relative_error
 from covey.kernels.hopper.fp8 import multiply_layout
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.products import ByHeads, Products
@@ -74,11 +75,6 @@ def peers() -> dict[str, Products]:
     return found
 
 
-def error(found: Tensor, expected: Tensor) -> float:
-    """Relative error; NaN where anything was left unwritten."""
-    return float((found.double() - expected).norm() / expected.norm())
-
-
 def print_errors(products: dict[str, Products]) -> bool:
     """Print the errors of all products; whether each is under its limit."""
     good = True
@@ -88,14 +84,14 @@ def print_errors(products: dict[str, Products]) -> bool:
             expected = exact(x, weight)
             for name, product in products.items():
                 poison()
-                found = error(product.multiply(x, weight), expected)
+                found = relative_error(product.multiply(x, weight), expected)
                 good &= found < 5e-3
                 print(f"  {name:<10}{label:<14}{rows:>7} rows{found:11.2e}", flush=True)
                 if product.added is None:
                     continue
                 residual = normal(rows, out)
                 total = expected + residual.double()
-                found = error(product.added(x, weight, residual), total)
+                found = relative_error(product.added(x, weight, residual), total)
                 good &= found < 5e-3
                 print(f"  {name:<10}{label + ', added':<14}{rows:>7} rows{found:11.2e}", flush=True)
         good &= print_gated_errors(products, rows)
@@ -115,7 +111,7 @@ def print_gated_errors(products: dict[str, Products], rows: int) -> bool:
         found = product.gated(x, weight)
         assert found.scales is not None
         wide = found.values.double() * found.scales.double().repeat_interleave(128, 1)
-        values, factors = error(wide, expected), error(found.scales, scales)
+        values, factors = relative_error(wide, expected), relative_error(found.scales, scales)
         same = (found.values.view(torch.uint8) == rounded.view(torch.uint8)).double().mean()
         good &= values < 4e-2 and factors < 5e-3
         print(

@@ -213,7 +213,7 @@ class TransactionStatement(WholeStatement):
         self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
     ) -> Outcome:
         with failures():
-            table = Relations(self._planning.connection.duckdb).table(self._expanded.text)
+            table = Relations(self._planning.connection.duckdb).result(self._expanded.text)
             return table, Report()
 
 
@@ -253,7 +253,7 @@ class DescribeStatement(WholeStatement):
         self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
     ) -> Outcome:
         with self._planned() as (plan, _), failures():
-            table = Relations(self._planning.connection.duckdb).table(f"DESCRIBE {plan.final}")
+            table = Relations(self._planning.connection.duckdb).result(f"DESCRIBE {plan.final}")
             return table, Report(rows=table.num_rows)
 
 

@@ -173,7 +173,12 @@ class Relations:
             self._connection.unregister("covey_wanted")
 
     def table(self, query: str) -> pa.Table:
-        """The result of a query."""
+        """What a query of ours gives."""
+        relation = self._connection.sql(query)
+        return pa.table({}) if relation is None else relation.to_arrow_table()
+
+    def result(self, query: str) -> pa.Table:
+        """What a user's query gives; see `execution.arrow_types`."""
         relation = self._connection.sql(query)
         if relation is None:
             return pa.table({})
@@ -183,7 +188,7 @@ class Relations:
         return table if schema is plain else table.cast(schema)
 
     def batches(self, query: str) -> Batches:
-        """The result of a query, some rows at a time; the connection is busy meanwhile.
+        """As `result`, some rows at a time; the connection is busy meanwhile.
 
         Of a result without rows it gives one batch, which shows its columns.
         """

@@ -114,17 +114,16 @@ class FlowRunner:
         Rows that are through have all the answers that they need.
         """
         done = 0
-        total = 0 if self._step.needed == 0 else self._runner.rows_of(self._step.table)
-        self._total = total
-        self._choose(total)
-        while self._batches or self._next_row < total:
+        self._total = 0 if self._step.needed == 0 else self._runner.rows_of(self._step.table)
+        self._choose()
+        while self._batches or self._next_row < self._total:
             if self._trying and not self._batches:
                 self._trying = False
                 self._review(at_once=True)
-            while self._next_row < total and self._whole_batches() < self._in_flight():
-                first, self._next_row = self._next_row, self._end_of_next_batch(total)
+            while self._next_row < self._total and self._whole_batches() < self._in_flight():
+                first, self._next_row = self._next_row, self._end_of_next_batch()
                 if self._step.found is None:
-                    self._asker.reached(self._next_row / total)
+                    self._asker.reached(self._next_row / self._total)
                 rows = without(np.arange(first, self._next_row), self._tried)
                 self._add(_Batch(rows, whole=True))
             if self._advance():
@@ -153,10 +152,10 @@ class FlowRunner:
     def decisions(self) -> Sequence[Decision]:
         return () if self._choice is None else self._choice.decisions
 
-    def _choose(self, total: int) -> None:
+    def _choose(self) -> None:
         """Choose the order of the conditions, asking about a sample where that is worth it."""
         conditions = [stage for stage in self._step.stages if stage.passes is not None]
-        if self._chooser is None or len(conditions) < 2 or not total:
+        if self._chooser is None or len(conditions) < 2 or not self._total:
             return
         facts = flow_facts(self._step, self._runner)
         choice = self._choice = self._chooser.open(self._step, facts)
@@ -167,11 +166,12 @@ class FlowRunner:
             self._review(at_once=True)
             return
         # After a sample no trial is needed; without, the order is tried.
-        chosen = np.random.default_rng(SEED).permutation(total)[: choice.trial(total)]
+        shuffled = np.random.default_rng(SEED).permutation(self._total)
+        chosen = shuffled[: choice.trial(self._total)]
         if len(chosen):
             self._tried = np.sort(chosen)
             self._trying = True
-            self._asker.reached(len(chosen) / total)
+            self._asker.reached(len(chosen) / self._total)
             self._add(_Batch(self._tried, whole=True))
 
     def _reorder(self) -> None:
@@ -203,13 +203,13 @@ class FlowRunner:
         # With a LIMIT the next batch may never be needed.
         return 1 if self._step.found is not None else IN_FLIGHT
 
-    def _end_of_next_batch(self, total: int) -> int:
-        end = self._end_of_full_batch(total)
+    def _end_of_next_batch(self) -> int:
+        end = self._end_of_full_batch()
         if self._early:
             end = min(end, self._next_row + max(self._next_row, FIRST_BATCH))
         return end
 
-    def _end_of_full_batch(self, total: int) -> int:
+    def _end_of_full_batch(self) -> int:
         step, first = self._step, self._next_row
         if step.needed is not None:
             # Each batch as large as all before it: at most twice too many are asked.
@@ -219,15 +219,17 @@ class FlowRunner:
                 if i != step.source
             )
             most = max(PAIRS_OF_LIMIT // partners, 1)
-            return min(total, max(2 * first, min(max(step.needed, FIRST_BATCH_OF_LIMIT), most)))
+            return min(
+                self._total, max(2 * first, min(max(step.needed, FIRST_BATCH_OF_LIMIT), most))
+            )
         if step.column is None:
-            return total
+            return self._total
         asks = step.stages[self._order[0]].asks
         if asks and self._row_by_row(asks[0]):
             return self._runner.rows_within(step.column, first, BATCH_BYTES)
         capacity = self._asker.capacity()
         if capacity is None:
-            return min(total, first + FIRST_BATCH)
+            return min(self._total, first + FIRST_BATCH)
         room = int(capacity / IN_FLIGHT * BYTES_A_TOKEN)
         return self._runner.rows_within(step.column, first, room)
 

@@ -186,21 +186,21 @@ class Runner:
         plan = self._plan
         if not plan.calls:
             # Some statements must not run inside a transaction.
-            return self._relations.table(plan.final)
+            return self._relations.result(plan.final)
         if not plan.effects:
-            table = self._steps.complete(partial(self._relations.table, plan.final))
+            table = self._steps.complete(partial(self._relations.result, plan.final))
             self._asker.check()
             return table
         if plan.rehearsal is not None:
             self._steps.complete(partial(self._relations.drain, plan.rehearsal))
             self._asker.check()
-            return self._relations.table(plan.final)
+            return self._relations.result(plan.final)
         return self._steps.complete(self._attempt)
 
     def _attempt(self) -> pa.Table:
         """Run a statement that has effects, and undo them where it lacks an answer."""
         with self._relations.attempt() as attempt:
-            result = self._relations.table(self._plan.final)
+            result = self._relations.result(self._plan.final)
             if not self._lookups.lacks_answers:
                 self._asker.check()
                 attempt.keep()

@@ -1,4 +1,4 @@
-"""Checks that the launchers share."""
+"""Checks that launchers and start-up trials share."""
 
 from __future__ import annotations
 
@@ -32,3 +32,9 @@ def require_rows(x: Tensor, width: int, kernel: str, name: str) -> None:
 def padded(rows: int) -> int:
     """Rows that the storage of a quantised activation has room for."""
     return -(-rows // _ALIGNED_ROWS) * _ALIGNED_ROWS
+
+
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    """Norm of the difference over that of `expected`; NaN where anything was left unwritten."""
+    exact = expected.double()
+    return float((found.double() - exact).norm() / exact.norm())

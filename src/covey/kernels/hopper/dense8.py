@@ -20,7 +20,7 @@ from torch import Tensor
 
 from covey.errors import ModelError, first_line
 from covey.kernels.base import Geometry
-from covey.kernels.hopper.checks import require
+from covey.kernels.hopper.checks import relative_error, require
 from covey.kernels.hopper.dense import (
     DenseAttention,
     DeviceCall,
@@ -233,4 +233,4 @@ def _trial(geometry: Geometry, device: torch.device) -> float:
     wide_k, wide_v = (x.double().repeat_interleave(heads // kv_heads, 1) for x in (k, v))
     scores = torch.einsum("qhd,khd->hqk", q.double(), wide_k) * d**-0.5
     expected = torch.einsum("hqk,khd->qhd", scores.softmax(2), wide_v)
-    return float((found.double() - expected).norm() / expected.norm())
+    return relative_error(found, expected)

@@ -11,7 +11,7 @@ from torch import Tensor
 from covey.errors import ModelError
 from covey.kernels.base import Activation, Chunk, Geometry, KvLayer, Weight
 from covey.kernels.heads import split_heads
-from covey.kernels.hopper.checks import GROUP
+from covey.kernels.hopper.checks import GROUP, relative_error
 from covey.kernels.hopper.products import ByHeads, Products
 from covey.kernels.hopper.rotate import HeadForm, Turn
 from covey.kernels.reference import ReferenceKernels
@@ -49,11 +49,11 @@ def _errors(
     products: Products, x: Activation, weight: Weight, expected: Tensor
 ) -> Iterator[tuple[float, float]]:
     """Each product's relative error, and the most it may be."""
-    yield _error(products.multiply(x, weight), expected), _TOLERANCE
+    yield relative_error(products.multiply(x, weight), expected), _TOLERANCE
     if products.added is not None:
         residual = expected.flip(0).to(torch.bfloat16)
         total = expected + residual.double()
-        yield _error(products.added(x, weight, residual), total), _TOLERANCE
+        yield relative_error(products.added(x, weight, residual), total), _TOLERANCE
     if products.heads is not None:
         for error in _head_errors(products.heads, x, weight, expected):
             yield error, _TOLERANCE
@@ -64,8 +64,8 @@ def _errors(
         raise ModelError("a gated product came back without scales")
     # Values are rounded coarsely, which would hide a small mistake; scales are not.
     largest = activated.view(*gated.scales.shape, -1).abs().amax(2) / 448
-    yield _error(gated.scales, largest), _TOLERANCE
-    yield _error(widened(gated.values, gated.scales), activated), _FP8_TOLERANCE
+    yield relative_error(gated.scales, largest), _TOLERANCE
+    yield relative_error(widened(gated.values, gated.scales), activated), _FP8_TOLERANCE
 
 
 def _head_errors(heads: ByHeads, x: Activation, weight: Weight, expected: Tensor) -> list[float]:
@@ -98,11 +98,7 @@ def _head_errors(heads: ByHeads, x: Activation, weight: Weight, expected: Tensor
     q, k, v = split_heads(queries, others, shape)
     q, k = exact.rotate_and_store(q, k, wide, v, exact.plan(chunk), theirs)
     return [
-        _error(found, torch.cat([q, k, v], 1).flatten(1)),
-        _error(ours.k, theirs.k),
-        _error(ours.v, theirs.v),
+        relative_error(found, torch.cat([q, k, v], 1).flatten(1)),
+        relative_error(ours.k, theirs.k),
+        relative_error(ours.v, theirs.v),
     ]
-
-
-def _error(found: Tensor, expected: Tensor) -> float:
-    return float((found.double() - expected).norm() / expected.norm())
