@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 from collections import deque
 from dataclasses import dataclass
@@ -194,6 +195,7 @@ def quail_peer(monkeypatch: pytest.MonkeyPatch) -> Any:
     loop = ModuleType("loop")
     loop.pack_chunk = loop.run_join = lambda *_: None  # type: ignore[attr-defined]
     loop.FilterStream = object  # type: ignore[attr-defined]
+    loop.compile_kernels, loop.touch_kernels = object(), object()  # type: ignore[attr-defined]
     sys.modules["quail.backends.quail.executor"].loop = loop  # type: ignore[attr-defined]
     sys.modules["quail.builtins"].built_in_registry = dict  # type: ignore[attr-defined]
     return script("quail_peer")
@@ -250,6 +252,59 @@ def test_nothing_is_forced_while_quail_boots_or_after_a_query_was_given_up(
     forcing.clear()
     loop.pack_chunk(None, None, warm, attention_mode="unified")
     assert len(packed) == 3 and not forcing._packed
+
+
+def quail_registry(report: dict[str, Any]) -> Any:
+    """A double of the engine's registry; its session's queries end with a report."""
+    quail: Any = sys.modules["quail"]
+    result = SimpleNamespace(report=report, count=lambda: 7)
+    query: Any = SimpleNamespace(run=lambda: result)
+    for name in ("alias", "ai_filter", "join", "select"):
+        setattr(query, name, lambda *_, **__: query)
+    session = SimpleNamespace(register=lambda *_: None, docs=lambda _: query)
+    quail.EngineConfig = SimpleNamespace
+    quail.Session = lambda *_, **__: session
+    quail.DocumentProvider = SimpleNamespace(from_table=lambda *_, **__: None)
+    quail.prompt = quail.col = lambda *_: "text"
+    device = SimpleNamespace(usd_per_hour=3.6)
+    return SimpleNamespace(
+        model=lambda _: Model("qwen3", "", ""),
+        register_model=lambda _: None,
+        device=lambda _: device,
+    )
+
+
+@dataclass(frozen=True)
+class Model:
+    """quail's ModelSpec as the script uses it."""
+
+    name: str
+    hf_name: str
+    revision: str | None
+
+
+@pytest.mark.parametrize("sweep", [False, True])
+def test_quails_seconds_are_not_rounded_and_its_sweep_is_asked_for(
+    sweep: bool, quail_peer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUAIL_CACHE_DIR", "theirs")
+    stages = [{"op": "filter", "evaluated": 50}, {"op": "join", "tuples": 600}]
+    report = {"usd_per_query": 0.004321e-3, "wall_s": 0.0, "fresh_tokens": 9, "stages": stages}
+    registry = quail_registry(report)
+    monkeypatch.setattr(quail_peer, "built_in_registry", lambda: registry)
+    monkeypatch.setattr(quail_peer.Tokenizer, "from_file", lambda _: None)
+    monkeypatch.setattr(quail_peer, "version", lambda name: f"{name} of a test")
+    loop = sys.modules["quail.backends.quail.executor"].loop  # type: ignore[attr-defined]
+    compiling = loop.compile_kernels
+    peer = quail_peer.Quail()
+    peer.load("checkpoint", {"sweep": sweep})
+    assert loop.compile_kernels is (compiling if sweep else loop.touch_kernels)
+    assert (os.environ["QUAIL_CACHE_DIR"] == "theirs") is sweep
+    work = work_of("FEV-1", tmp_path)
+    write_query(tmp_path, QUERIES["FEV-1"], tokens(), plant(tokens().corpus))
+    outcome = peer.run(work)
+    assert outcome.seconds == pytest.approx(0.004321) and outcome.stages[0].fresh == 9
+    assert outcome.peak_bytes is None
 
 
 def test_vllm_forgets_what_was_given_up(vllm_peer: Any) -> None:
