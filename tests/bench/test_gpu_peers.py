@@ -326,3 +326,34 @@ def test_quails_read_out_runs_and_is_replaced(quail_peer: Any) -> None:
     packed.append([1])
     with pytest.raises(ValueError, match="2 answer rows, 1 planted"):
         planted.submit([0.1, 0.2])
+
+
+def test_products_are_those_of_a_checkpoint_and_a_failure_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"hidden_size": 2560, "intermediate_size": 9728, "head_dim": 128}
+    config |= {"num_attention_heads": 32, "num_key_value_heads": 8}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    products = script("products")
+    shapes = [(6144, 2560), (2560, 4096), (19456, 2560), (2560, 9728)]
+    wanted = products.tasks(tmp_path)
+    assert wanted[:4] == [(109_824, *shape) for shape in shapes]
+    assert {task[1:] for task in wanted} == set(shapes)
+    assert any(tokens % 4 for tokens, _, _ in wanted)
+    asked: list[tuple[Any, ...]] = []
+
+    def product(left: Any, right: Any, out: Any, *, is_deep_gemm_e8m0_used: bool) -> None:
+        if is_deep_gemm_e8m0_used or len(out) > 64:
+            raise RuntimeError("too many\ntokens")
+        asked.append((*left[0].shape, *left[1].stride(), *right[1].shape, *out.shape))
+
+    for name in ("vllm", "vllm.utils", "vllm.utils.deep_gemm"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    sys.modules["vllm.utils.deep_gemm"].fp8_gemm_nt = product  # type: ignore[attr-defined]
+    torch = pytest.importorskip("torch")
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(torch, "device", lambda name: cpu)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    assert products.multiply((64, 256, 128)) == ""
+    assert asked == [(64, 128, 1, 64, 2, 1, 64, 256)]
+    assert products.multiply((65, 256, 128)) == "(65, 256, 128): RuntimeError: too many"
