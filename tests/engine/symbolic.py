@@ -22,13 +22,14 @@ from covey.prompts.tokens import Int32, Int64
 
 Prompt = tuple[int, ...]
 
+# What follows a document, "ab", may be how a longer one goes on: stems contain each other.
 LAYOUT = Layout(
     name="short",
     preamble="P:",
-    separator="|",
+    separator="a",
     note="({i})",
     heading="#{i}",
-    judge="?",
+    judge="b",
     judge_alone="!",
     classify="c",
     classify_alone="C",

@@ -137,11 +137,10 @@ def regret(seed: int, share: float, passing: float) -> float:
         con.register("t", pa.table({"id": range(len(texts)), "s": texts}))
         con.register("p", pa.table({"id": range(3), "s": ["x", "yy", "yz"]}))
         query = con.run(QUERY)
-    number = {text: i for i, text in enumerate(texts)}
     visits = []
     for prompts in engine.runner.answered:
         words = ["".join(map(chr, prompt)) for prompt in prompts]
-        visits.append(sorted({number[w[2:].split("|")[0].split("(")[0]] for w in words}))
+        visits.append(sorted({ord(word[2]) - 0x100 for word in words}))
     least = bound(texts, slots, visits, engine.runner)
     return float(query.report.counters.fresh_tokens / least)
 

@@ -141,7 +141,7 @@ class Scheduler:
     def _start_host(self, builder: ChunkBuilder, job: Job, host: int) -> bool:
         """Start an anchor out of turn; False where it is not resident after all."""
         forest, trie = job.forest, job.forest.documents
-        node, tokens = int(forest.hosts[host]), trie.column.run(int(trie.rows[host]))
+        node, tokens = int(forest.hosts[host]), trie.column.run(int(forest.host_rows[host]))
         depth = int(trie.depth[node])
         above, known = self._grove.match(self._grove.root, tokens)
         if known < max(depth, int(job.document_tokens[host])):

@@ -118,6 +118,14 @@ class Forest:
         """The suffix trie's tokens in order; made once, copied into chunks."""
         return stream_of(self.suffixes)
 
+    @cached_property
+    def host_rows(self) -> Int64:
+        """(hosts,) int64, a document row that ends at each host."""
+        trie = self.documents
+        # Paths are in the order of their tokens; `ends_last` moves the nodes where they end.
+        order = np.argsort(trie.path_node)
+        return trie.rows[order[np.searchsorted(trie.path_node, self.hosts, sorter=order)]]
+
     def document_ranges(self, nodes: Int64) -> tuple[Int64, Int64]:
         """The stream range of each node's own tokens; empty where no host needs it."""
         begin = self.node_first[nodes]
