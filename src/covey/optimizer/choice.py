@@ -29,8 +29,10 @@ MAX_SAMPLE = 200
 # whose keys and values were kept for the old one, and between two lots of rows.
 WORTH_CHANGING = 0.03
 WORTH_CHANGING_BETWEEN = 0.003
-# Sets of rates drawn to find what knowing them is worth, and conditions up to which.
+# Sets of rates drawn to find what knowing them is worth, conditions up to which all are
+# drawn, and conditions up to which any are.
 _DRAWS = 16
+_FULLY_DRAWN = 5
 _DRAWN_CONDITIONS = 8
 # Pass rates among which the worst case for an order is looked for.
 _EXTREMES = (0.01, 0.1, 0.5, 0.9, 0.99)
@@ -103,13 +105,13 @@ class _Choice:
         asked = [i for i in range(len(self._stages)) if self._can_sample(i)]
         if len(self._stages) < 2 or not asked:
             return {}
-        lost = self._lost_in_ignorance()
         seconds = self._seconds(self._orders().cost(self._order))
         row = self._sample_seconds(asked)
         # The first condition is asked about most of the sample in any case.
         wasted = max(row - self._sample_seconds([i for i in self._order if i in asked][:1]), 1e-12)
         count = int(min(MAX_SAMPLE, SAMPLE_SHARE * seconds / row, WASTED_SHARE * seconds / wasted))
-        count = int(min(count, lost / wasted))
+        if count >= MIN_SAMPLE:  # what is lost takes long to find
+            count = int(min(count, self._lost_in_ignorance() / wasted))
         if count < MIN_SAMPLE:
             return {}
         return {self._conditions[i]: count for i in asked}
@@ -123,14 +125,16 @@ class _Choice:
             return count
         rng = np.random.default_rng(0)
         draws = [rng.choice(_EXTREMES, len(self._stages)).tolist() for _ in range(2 * _DRAWS)]
-        return count if max(self._loss(drawn)[1] for drawn in draws) > WORTH_TRYING else 0
+        return count if any(self._loss(drawn)[1] > WORTH_TRYING for drawn in draws) else 0
 
     def _lost_in_ignorance(self) -> float:
         """Seconds that the present order loses to the best one, over what is believed."""
         if len(self._stages) > _DRAWN_CONDITIONS:
             return 0.0
-        draws = self._beliefs.draws(_DRAWS, seed=0)
-        return sum(self._loss(drawn)[0] for drawn in draws) / _DRAWS
+        # Each condition more doubles the time that an order takes to find.
+        count = _DRAWS >> max(len(self._stages) - _FULLY_DRAWN, 0)
+        draws = self._beliefs.draws(count, seed=0)
+        return sum(self._loss(drawn)[0] for drawn in draws) / count
 
     def _loss(self, rates: Sequence[float]) -> tuple[float, float]:
         """What the present order loses to the best at given rates: seconds, and their share."""
