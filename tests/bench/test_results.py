@@ -39,7 +39,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["cpu-smoke", "planted-0.01", "h200-0.1"])
+@pytest.mark.parametrize("name", ["cpu-smoke", "planted-0.01", "h200-0.01", "h200-0.1"])
 def test_the_report_follows_from_the_committed_raw_files(name: str, tmp_path: Path) -> None:
     committed, folder = COMMITTED / name, tmp_path / "again"
     (folder / "plots").mkdir(parents=True)
