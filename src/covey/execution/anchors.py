@@ -13,6 +13,9 @@ from covey.prompts.sets import distinct, without
 
 Ints = npt.NDArray[np.int64]
 
+# UTF-8 bytes of a token, on the low side: what is to fit had better do.
+BYTES_A_TOKEN = 3.0
+
 
 class FlowAnchors:
     """The anchors of a flow's calls, and which of them are still to be read.
@@ -34,10 +37,19 @@ class FlowAnchors:
         self._own = {column for column in columns if column.table == step.table}
         self._kept: set[DocumentColumn] = set()
 
-    def is_shared(self, ask: Ask) -> bool:
-        """Whether a call's anchors are of another table than the flow's source."""
+    def may_stay(self, ask: Ask) -> bool:
+        """Whether a call's anchors are of another table than the flow's source, and fit together.
+
+        Where they do not, each batch would push out what the next one reads first.
+        """
         column = ask.anchor_documents
-        return column is not None and column.table != self._source
+        if column is None or column.table == self._source:
+            return False
+        capacity = self._asker.capacity()
+        if capacity is None:
+            return True
+        room = int(capacity * BYTES_A_TOKEN)
+        return self._runner.rows_within(column, 0, room) >= self._runner.rows_of(column.table)
 
     def keep(self, ask: Ask) -> None:
         """Other batches will read a call's shared anchors: they stay until `end`."""

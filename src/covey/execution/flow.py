@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from covey.errors import RunError
-from covey.execution.anchors import FlowAnchors
+from covey.execution.anchors import BYTES_A_TOKEN, FlowAnchors
 from covey.execution.asking import Asking
 from covey.execution.partners import first_match
 from covey.execution.sample import SEED, Sampler, flow_facts
@@ -35,8 +35,6 @@ FIRST_BATCH_OF_LIMIT = 16
 PAIRS_OF_LIMIT = 500_000
 # Batches under way at once; the texts of the next are tokenised while one is asked.
 IN_FLIGHT = 2
-# UTF-8 bytes of a token, on the low side: a batch had better fit.
-BYTES_A_TOKEN = 3.0
 # A batch whose rows go on one by one need not fit the engine. It is as large as is good to
 # tokenise before the first answer, and to look through for each chunk of answers.
 BATCH_BYTES = 32_000_000
@@ -284,7 +282,7 @@ class FlowRunner:
     def _returns(self, ask: Ask, batch: _Batch) -> bool:
         """Whether other batches will read the same anchors: those that are not the source's own."""
         others = any(b is not batch and batch.stage not in b.decided for b in self._batches)
-        return (others or self._next_row < self._total) and self._anchors.is_shared(ask)
+        return (others or self._next_row < self._total) and self._anchors.may_stay(ask)
 
     def _asks(self, stage: int) -> tuple[Ask, ...]:
         return self._step.stages[stage].asks
