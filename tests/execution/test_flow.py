@@ -49,8 +49,9 @@ def test_rows_and_prompts_do_not_depend_on_how_batches_are_cut(query, monkeypatc
         assert run(query) == expected
 
 
-def test_anchors_of_another_table_stay_until_the_last_batch(monkeypatch):
-    events = []
+def joined(monkeypatch, capacity: int) -> list[tuple[set[int], float | None]]:
+    """What the engine is told of anchors of `p`: asked about with expected reads, or released."""
+    events: list[tuple[set[int], float | None]] = []
 
     class Session(planted.PlantedSession):
         def submit(self, batch):
@@ -64,7 +65,7 @@ def test_anchors_of_another_table_stay_until_the_last_batch(monkeypatch):
             super().release(documents)
 
     monkeypatch.setattr(planted, "PlantedSession", Session)
-    monkeypatch.setattr(planted, "CAPACITY", 100)
+    monkeypatch.setattr(planted, "CAPACITY", capacity)
     with covey.connect(model=PlantedModel(answer)) as con:
         for name, count in (("t", 80), ("p", 4)):
             texts = [f"{name} {i} " + "word " * (i % 5) for i in range(count)]
@@ -73,6 +74,11 @@ def test_anchors_of_another_table_stay_until_the_last_batch(monkeypatch):
             "SELECT t.id, p.id FROM t JOIN p ON AI_JOIN(PROMPT('J {0} {1}', t.s, p.s),"
             " {'anchor': 'p'}) WHERE AI.IF(PROMPT('A {0}', t.s))"
         ).fetchall()
+    return events
+
+
+def test_anchors_of_another_table_stay_until_the_last_batch(monkeypatch):
+    events = joined(monkeypatch, 100)
     joins = [(anchors, reads) for anchors, reads in events if reads is not None]
     anchors = joins[0][0]
     assert len(joins) > 1 and len(anchors) == 4, "the rows of t come in several batches"
@@ -80,3 +86,9 @@ def test_anchors_of_another_table_stay_until_the_last_batch(monkeypatch):
     assert [reads for _, reads in joins] == [1.0] * (len(joins) - 1) + [0.0]
     released = [i for i, (each, reads) in enumerate(events) if reads is None and each & anchors]
     assert released == [len(events) - 1] and events[-1][0] == anchors
+
+
+def test_anchors_of_another_table_that_do_not_fit_together_stay_for_no_batch(monkeypatch):
+    joins = [(anchors, reads) for anchors, reads in joined(monkeypatch, 10) if reads is not None]
+    assert len(joins) > 1 and all(len(anchors) == 4 for anchors, _ in joins)
+    assert {reads for _, reads in joins} == {0.0}
