@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,11 @@ def cache_folder(
     (folder / "rates").symlink_to(rates_folder)
     monkeypatch.setenv("COVEY_CACHE", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def interrupts_are_pythons() -> Iterator[None]:
+    """A shell starts what runs in its background with interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

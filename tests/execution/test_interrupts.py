@@ -20,14 +20,6 @@ def table(rows: int = 40) -> pa.Table:
     return pa.table({"s": [f"ticket {i}" for i in range(rows)]})
 
 
-@pytest.fixture(autouse=True)
-def interrupts_are_pythons():
-    """A shell starts what runs in its background with interrupts ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.fixture
 def small_chunks(monkeypatch):
     monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 10)
