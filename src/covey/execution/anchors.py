@@ -36,6 +36,7 @@ class FlowAnchors:
         columns = {ask.anchor_documents for ask in step.asks if ask.anchor_documents is not None}
         self._own = {column for column in columns if column.table == step.table}
         self._kept: set[DocumentColumn] = set()
+        self._fitting: dict[DocumentColumn, bool] = {}
 
     def may_stay(self, ask: Ask) -> bool:
         """Whether a call's anchors are of another table than the flow's source, and fit together.
@@ -48,8 +49,10 @@ class FlowAnchors:
         capacity = self._asker.capacity()
         if capacity is None:
             return True
-        room = int(capacity * BYTES_A_TOKEN)
-        return self._runner.rows_within(column, 0, room) >= self._runner.rows_of(column.table)
+        if column not in self._fitting:
+            end = self._runner.rows_within(column, 0, int(capacity * BYTES_A_TOKEN))
+            self._fitting[column] = end >= self._runner.rows_of(column.table)
+        return self._fitting[column]
 
     def keep(self, ask: Ask) -> None:
         """Other batches will read a call's shared anchors: they stay until `end`."""
