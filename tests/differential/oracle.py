@@ -154,6 +154,13 @@ class Oracle:
         """Run a statement for its effect."""
         self._connection.execute(sql)
 
+    def run(self, sql: str, then: str | None) -> pa.Table:
+        """The rows of a statement, or of the query behind one that changes something."""
+        if then is None:
+            return self.arrow(sql)
+        self.execute(sql)
+        return self.arrow(then)
+
     def arrow(self, sql: str) -> pa.Table:
         """The rows of a query.
 

@@ -65,10 +65,9 @@ class BlockPlanner:
         flow = self.flow = FlowPlan(self.rows) if self.block.inner else None
         demand = self.rows.demand if flow is None else flow.demand
         for condition in self.rows.wanted:
-            if self._try(condition, Context.TRUTH, demand, self._semi_join):
+            stage = None if flow is None else partial(flow.stage, condition)
+            if self._try(condition, Context.TRUTH, demand, self._semi_join, stage):
                 self.rows.asked.append(condition)
-                if flow is not None:
-                    flow.stage(condition)
         if self._plans_outputs():
             self._ask_outputs()
         if flow is not None:
@@ -93,6 +92,7 @@ class BlockPlanner:
         context: Context,
         demand: Callable[[list[str]], Demand],
         subquery: Callable[[Expr, list[str]], None],
+        stage: Callable[[], None] | None = None,
     ) -> bool:
         """Ask for all that is inside an expression, or leave it to demand iteration.
 
@@ -101,6 +101,7 @@ class BlockPlanner:
             context: which of its values matter.
             demand: the rows it is evaluated for, given further conditions.
             subquery: plans an expression with a subquery inside.
+            stage: makes what was asked a stage of the flow.
         """
         mark = self.work.mark()
         try:
@@ -110,6 +111,8 @@ class BlockPlanner:
                     subquery(item, texts)
                 elif item not in self.work.planned:
                     demand(texts).ask(self.work.calls[item], self.rows.loaded)
+            if stage is not None:
+                stage()
             return True
         except NotPlanned as unplanned:
             self.work.revert(mark)

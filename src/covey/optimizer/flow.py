@@ -76,7 +76,11 @@ class FlowPlan:
         return self.demand([*(self._rows.render(c) for c in missing), *texts])
 
     def stage(self, condition: Expr) -> None:
-        """Let the asks since the last stage be one more, that of a condition."""
+        """Let the asks since the last stage be one more, that of a condition.
+
+        Raises:
+            NotPlanned: the rows of the block alone do not decide it.
+        """
         passes = self._condition(self._rows.render(condition))
         calls = self._rows.work.calls
         call = whole_call(condition, calls)
@@ -147,20 +151,33 @@ class FlowPlan:
         return tuple(step for step in steps[first:] if isinstance(step, Ask))
 
     def _condition(self, text: str, among: Sequence[int] | None = None) -> Condition:
-        """A condition with the sources that it does not bind without."""
+        """A condition with the sources that it does not bind without.
+
+        Raises:
+            NotPlanned: it does not bind with all of them.
+        """
         sources = range(len(self._rows.loaded)) if among is None else among
-        return Condition(text, self._needed_by(f"SELECT ({text})", sources))
+        query = f"SELECT ({text})"
+        needed = self._needed_by(query, sources)
+        # One that binds without a source was bound just then.
+        if len(needed) == len(sources) and not self._binds(query, sources):
+            raise NotPlanned("its rows depend on what stands outside its block")
+        return Condition(text, needed)
 
     def _needed_by(self, query: str, among: Sequence[int]) -> frozenset[int]:
         """The sources that a SELECT does not bind without."""
         needed = list(among)
         for source in among:
-            others = [self._sources[i] for i in needed if i != source]
-            relations = ", ".join(f"{s.load.table} AS {s.alias}" for s in others)
-            whole = f"{self._prefix}{query}" + (f" FROM {relations}" if others else "")
-            if self._rows.work.binder.columns(whole) is not None:
+            if self._binds(query, [i for i in needed if i != source]):
                 needed.remove(source)
         return frozenset(needed)
+
+    def _binds(self, query: str, among: Iterable[int]) -> bool:
+        """Whether DuckDB binds a SELECT over some sources."""
+        sources = [self._sources[i] for i in among]
+        relations = ", ".join(f"{s.load.table} AS {s.alias}" for s in sources)
+        whole = f"{self._prefix}{query}" + (f" FROM {relations}" if sources else "")
+        return self._rows.work.binder.columns(whole) is not None
 
 
 class _FlowDemand(Demand):
