@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from covey.errors import RunError
 from covey.prompts.documents import DocumentStore
 from covey.prompts.tokens import DocumentTokens, Int32, Int64, encode_sound, gather
+from crowd import at_once
 
 
 class Characters:
@@ -51,6 +53,50 @@ def test_documents_are_encoded_once_and_taken_in_any_order(
         documents.ensure(ids)
         documents.ensure(ids)
     assert encoder.encoded == len(store)
+
+
+@pytest.mark.parametrize("spill_bytes", [1 << 30, 0])
+def test_threads_add_encode_and_take_and_each_finds_its_own(spill_bytes: int) -> None:
+    for trial in range(50):
+        store, encoder = DocumentStore(spill_bytes), Characters()
+        documents = DocumentTokens(store, encoder, spill_bytes)
+
+        def work(
+            number: int,
+            trial: int = trial,
+            store: DocumentStore = store,
+            documents: DocumentTokens = documents,
+        ) -> bool:
+            good = True
+            for turn in range(4):
+                # Half of the texts are this thread's own, half every thread's.
+                names = [f"{number} {turn}", f"{turn}"]
+                texts = [f"{name} {i} {trial}" * (i % 3 + 1) for name in names for i in range(9)]
+                ids = store.add([*texts, "bad \ud800", None])[:-1]
+                if (number + turn) % 2:
+                    documents.ensure(ids)
+                taken = documents.take(ids)
+                found = ["".join(map(chr, taken.run(i))) for i in range(len(taken))]
+                good &= found == [*texts, ""] and store.texts(ids[:-1]) == texts
+                good &= documents.lengths(ids).tolist() == [*map(len, texts), 0]
+                good &= list(documents.errors) == [ids[-1]]
+            return good
+
+        assert all(at_once(work))
+        # For the one that fails, a letter is tried.
+        assert encoder.encoded == len(store), "each text once"
+
+
+def test_what_nobody_encoded_is_no_empty_document() -> None:
+    store = DocumentStore()
+    documents = DocumentTokens(store, Characters())
+    ids = store.add(["one", "two"])
+    documents.ensure(ids[:1])
+    documents.stop()
+    assert documents.take(ids[:1]).run(0).tolist() == [ord(c) for c in "one"]
+    for read in (documents.take, documents.lengths):
+        with pytest.raises(RunError, match="before they were tokenised"):
+            read(ids)
 
 
 def test_a_text_without_encoding_fails_alone() -> None:

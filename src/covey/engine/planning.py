@@ -48,13 +48,12 @@ class JobPlanner:
         documents, limit = self._documents, self._limits.context
         longest = int(documents.lengths(pairs.anchors).max(initial=0))
         longest += int(documents.lengths(pairs.partners).sum(axis=1).max(initial=0))
-        if longest + asked.fixed <= limit and not documents.errors:
+        broken = documents.errors
+        if longest + asked.fixed <= limit and not broken:
             return {}
         ids = batch.documents[pairs.rows]
         lengths = documents.lengths(ids).sum(axis=1, dtype=np.int64) + asked.fixed
         wrong = lengths > limit
-        # Another thread may be adding to the errors.
-        broken = dict(documents.errors)
         if broken:
             wrong |= np.isin(ids, np.array(sorted(broken), dtype=np.int64)).any(axis=1)
         found: dict[int, str] = {}

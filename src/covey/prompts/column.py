@@ -20,6 +20,9 @@ _FIRST_BYTES = 4096
 class Column(Generic[Item]):
     """Append-only numbers.
 
+    One thread at a time appends, which whoever holds the column sees to; others may read
+    meanwhile what they know to be there.
+
     Args:
         dtype: of the numbers.
         spill_bytes: size from which they move to a temporary file, which goes with the

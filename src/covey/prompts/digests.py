@@ -44,6 +44,7 @@ class DigestIndex:
     """Positions of digests, counted from 0 in the order in which they were added.
 
     Sorted runs, each more than twice as long as the next: n digests are merged log n times.
+    It belongs to one thread at a time, which whoever holds it sees to.
     """
 
     def __init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,14 +24,17 @@ class DocumentStore:
     """Gives equal texts equal ids, 0, 1, 2 … in order of first sight.
 
     Ids stay valid for the life of the store. Texts are kept: a document is tokenised
-    when an engine first needs it, and reports may need its words. One thread may read
-    texts while another adds some.
+    when an engine first needs it, and reports may need its words.
+
+    Any thread may call any method. One at a time adds, whichever holds `_adding`. Reading
+    takes no lock: columns only grow, and an id is given out when all of its text is there.
 
     Args:
         spill_bytes: bytes of text that are kept in memory; more lie in a temporary file.
     """
 
     def __init__(self, spill_bytes: int = SPILL_BYTES) -> None:
+        self._adding = threading.Lock()
         self._index = DigestIndex()
         self._digests = Column(np.uint64, spill_bytes)
         self._bytes = Column(np.uint8, spill_bytes)
@@ -57,12 +61,13 @@ class DocumentStore:
         ends, data = _buffers(encoded.dictionary)
         view, edges = data.data, ends.tolist()
         wanted = digests(view[a:b] for a, b in itertools.pairwise(edges))
-        ids = self._index.find(wanted)
-        new = np.flatnonzero(ids == UNKNOWN)
-        if len(new):
-            self._keep(ends, data, new)
-            self._digests.append(wanted[new].ravel())
-            ids[new] = self._index.add(wanted[new])
+        with self._adding:
+            ids = self._index.find(wanted)
+            new = np.flatnonzero(ids == UNKNOWN)
+            if len(new):
+                self._keep(ends, data, new)
+                self._digests.append(wanted[new].ravel())
+                ids[new] = self._index.add(wanted[new])
         # One more, so that a NULL's index of -1 finds it.
         ids = np.append(ids, NULL_ID)
         found: npt.NDArray[np.int64] = ids[encoded.indices.fill_null(-1).to_numpy()]

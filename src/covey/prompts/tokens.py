@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,9 +10,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from covey.errors import CoveyError
+from covey.errors import CoveyError, RunError
 from covey.prompts.column import SPILL_BYTES, TokenColumn
 from covey.prompts.documents import DocumentStore
+from covey.prompts.sets import distinct
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -68,13 +70,13 @@ def gather(flat: Int32, starts: Int64, lengths: Int64) -> Tokens:
 class DocumentTokens:
     """The tokens of a store's documents, encoded when first asked for.
 
-    One thread may call `ensure` while others read documents that were ensured before.
+    Any thread may call any method. One at a time encodes, whichever holds `_encoding`, and
+    nobody else appends to the column. The table of what is encoded, and the errors, belong to
+    whoever holds `_lock`: a batch is entered under it when all its tokens lie in the column,
+    and read under it, so that nobody waits for the encoder, or sees half of what it has done.
 
     Args:
         spill_bytes: see `TokenColumn`.
-
-    Attributes:
-        errors: document id -> why it cannot be tokenised.
     """
 
     def __init__(
@@ -82,55 +84,84 @@ class DocumentTokens:
     ) -> None:
         self._store = store
         self._encoder = encoder
+        self._encoding = threading.Lock()
         self._column = TokenColumn(spill_bytes)
+        self._lock = threading.Lock()
         self._starts = np.empty(0, dtype=np.int64)
         self._lengths = np.empty(0, dtype=np.int64)
-        self._stopped = False
-        self.errors: dict[int, str] = {}
+        self._errors: dict[int, str] = {}
+        self._stopped = threading.Event()
 
     @property
     def flat(self) -> Int32:
         """All ids so far; later documents are not in it."""
         return self._column.flat
 
+    @property
+    def errors(self) -> dict[int, str]:
+        """Document id -> why it cannot be tokenised, of those that were asked for so far."""
+        with self._lock:
+            return dict(self._errors)
+
     def ensure(self, ids: Int64) -> None:
         """Tokenise those documents among `ids` that are not yet."""
-        self._grow(len(self._store))
-        wanted = np.unique(ids)
-        missing = wanted[self._lengths[wanted] < 0]
-        for start in range(0, len(missing), _BATCH):
-            if self._stopped:
-                return
-            self._encode(missing[start : start + _BATCH])
+        if not len(self._missing(ids)):
+            return
+        with self._encoding:
+            # Another thread may have encoded some meanwhile.
+            missing = self._missing(ids)
+            for start in range(0, len(missing), _BATCH):
+                if self._stopped.is_set():
+                    return
+                self._encode(missing[start : start + _BATCH])
 
     def stop(self) -> None:
         """Encode no more: an `ensure` under way in another thread soon returns."""
-        self._stopped = True
-
-    def starts(self, ids: Int64) -> Int64:
-        """Where each document begins in `flat`; every id must have been ensured."""
-        return self._starts[ids]
+        self._stopped.set()
 
     def lengths(self, ids: Int64) -> Int64:
-        """Tokens of each document, 0 for one that cannot be tokenised."""
-        return self._lengths[ids]
+        """Tokens of each document, 0 for one that cannot be tokenised.
+
+        Raises:
+            RunError: one of them was not ensured.
+        """
+        return self._entries(ids)[1]
 
     def take(self, ids: Int64) -> Tokens:
-        """The documents' tokens, in the order given."""
-        self.ensure(ids)
-        return gather(self._column.flat, self._starts[ids], self._lengths[ids])
+        """The documents' tokens, in the order given.
 
-    def _grow(self, count: int) -> None:
-        if count > len(self._starts):
-            more = max(count, 2 * len(self._starts)) - len(self._starts)
-            self._starts = np.concatenate([self._starts, np.zeros(more, dtype=np.int64)])
-            self._lengths = np.concatenate([self._lengths, np.full(more, -1, dtype=np.int64)])
+        Raises:
+            RunError: no more are encoded, and one of them was not.
+        """
+        self.ensure(ids)
+        starts, lengths = self._entries(ids)
+        return gather(self._column.flat, starts, lengths)
+
+    def _missing(self, ids: Int64) -> Int64:
+        """Those among some documents that are not encoded, distinct."""
+        with self._lock:
+            lacking = len(self._store) - len(self._starts)
+            if lacking > 0:
+                more = max(lacking, len(self._starts))
+                self._starts = np.concatenate([self._starts, np.zeros(more, dtype=np.int64)])
+                self._lengths = np.concatenate([self._lengths, np.full(more, -1, dtype=np.int64)])
+            return distinct(ids[self._lengths[ids] < 0])
+
+    def _entries(self, ids: Int64) -> tuple[Int64, Int64]:
+        """Where documents begin in the column, and their tokens."""
+        with self._lock:
+            starts, lengths = self._starts[ids], self._lengths[ids]
+        if lengths.min(initial=0) < 0:
+            raise RunError("Documents were read before they were tokenised, or behind the end.")
+        return starts, lengths
 
     def _encode(self, ids: Int64) -> None:
         flat, offsets, errors = encode_sound(self._encoder, self._store.texts(ids))
-        self.errors.update({int(ids[place]): reason for place, reason in errors.items()})
-        self._starts[ids] = self._column.append(flat) + offsets[:-1]
-        self._lengths[ids] = np.diff(offsets)
+        starts = self._column.append(flat) + offsets[:-1]
+        with self._lock:
+            self._errors.update({int(ids[place]): reason for place, reason in errors.items()})
+            self._starts[ids] = starts
+            self._lengths[ids] = np.diff(offsets)
 
 
 # What a text is not at fault for.
