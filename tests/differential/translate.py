@@ -22,7 +22,12 @@ NAMES = {
     "AI.CLASSIFY": Kind.CLASSIFY,
     "AI_CLASSIFY": Kind.CLASSIFY,
 }
-CALL = re.compile(r"\bAI\s*[._]\s*(?:IF|FILTER|JOIN|SCORE|CLASSIFY)\s*\(", re.IGNORECASE)
+# Names may be quoted, as some tools write them.
+CALL = re.compile(
+    r"(?<![\w.])\"?AI(?:\"?\s*\.\s*\"?|_)(?:IF|FILTER|JOIN|SCORE|CLASSIFY)\"?\s*\(", re.IGNORECASE
+)
+QUOTED_NAME = re.compile(r'"(AI|IF|FILTER|SCORE|CLASSIFY|AI_\w+|PROMPT)"', re.IGNORECASE)
+QUERY = re.compile(r"\(\s*(?:SELECT|WITH|FROM|VALUES)\b", re.IGNORECASE)
 # Quoted text, quoted names and comments: no call and no bracket counts inside.
 OPAQUE = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 TEXT = re.compile(r"\s*'((?:[^']|'')*)'\s*")
@@ -41,6 +46,7 @@ def translate(text: str) -> str:
 
 def parse(text: str) -> Sql:
     """The text with its calls as nodes."""
+    text = QUOTED_NAME.sub(r"\1", text)
     parts: list[str | Call] = []
     start = 0
     for match in _outside_quotes(CALL, text):
@@ -113,7 +119,8 @@ def _prompt(text: str) -> Prompt:
     if re.match(r"PROMPT\s*\(", text, re.IGNORECASE):
         template, *arguments = split(text[text.index("(") + 1 : _last(text)])
         return Template(_literal(template), tuple(parse(each) for each in arguments))
-    if text.startswith("(") and _closing(text, 1) == len(text) - 1:
+    in_brackets = text.startswith("(") and _closing(text, 1) == len(text) - 1
+    if in_brackets and QUERY.match(text) is None:
         pieces = split(text[1:-1])
         if len(pieces) > 1:
             return Pieces(tuple(_piece(piece) for piece in pieces))

@@ -262,3 +262,13 @@ def test_explain_says_how_labels_are_found(con: covey.Connection) -> None:
     assert "may differ from those of trie" in shown(", method => 'letters'")
     assert "all labels in one pass" in shown(", probabilities => TRUE")
     assert "one TRUE or FALSE for each of 3 labels" in shown(", output_mode => 'multi'")
+
+
+def test_one_label_is_enough_where_it_is_asked_for_itself(con: covey.Connection) -> None:
+    query = "SELECT AI.CLASSIFY(body, ['refund'], output_mode => 'multi') FROM t WHERE id > 2"
+    assert con.sql(query).fetchall() == [(None,), (["refund"],), ([],)]
+    assert given(con, ", none_of_these => 'other'", "['refund']")[3] == "refund"
+    with pytest.raises(QueryError, match="needs two or more labels, not 1"):
+        given(con, "", "['refund']")
+    with pytest.raises(QueryError, match="needs a label, not 0"):
+        given(con, ", output_mode => 'multi'", "[]::VARCHAR[]")

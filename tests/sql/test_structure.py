@@ -49,6 +49,8 @@ def test_conjuncts_follow_the_precedence_of_sql(condition, expected):
         ("CASE WHEN a THEN b ELSE c END", Kind.CASE, ["a", "b", "c"]),
         ("CASE x WHEN a THEN b END", Kind.CASE_OF, ["x", "a", "b"]),
         ("COALESCE(a, b)", Kind.COALESCE, ["a", "b"]),
+        ("ifnull(a, b)", Kind.COALESCE, ["a", "b"]),
+        ("if(a, b, c)", Kind.CASE, ["a", "b", "c"]),
         ("sum(a) FILTER (WHERE b)", Kind.FILTER, ["b", "a"]),
         ("CASE WHEN a THEN CASE WHEN b THEN c END END", Kind.CASE, ["a", "CASE WHEN b THEN c END"]),
     ],

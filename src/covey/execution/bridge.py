@@ -56,6 +56,7 @@ class Relations:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._batch: Ints | None = None
+        self._measured: dict[DocumentColumn, str] = {}
 
     def fill(self, step: Load | Match) -> int:
         """Fill the table of a step; return the number of rows."""
@@ -71,6 +72,23 @@ class Relations:
         # A row that an outer join filled with NULL has no row id.
         return [column.cast(pa.int64()).fill_null(-1).to_numpy() for column in table.columns]
 
+    def measured(self, column: DocumentColumn) -> str:
+        """The texts of a column as SQL for what is counted over all rows of its source.
+
+        NULL where it fails: `CASE WHEN b THEN AI.IF(s::INT) END` asks about no such row.
+        DuckDB has no TRY for subqueries and random(): such a text stays as it is.
+        """
+        if column not in self._measured:
+            tried = f"TRY({column.expression})"
+            try:
+                self._connection.sql(
+                    f"SELECT {tried} FROM {column.table} AS {quote_name(column.alias)}"
+                )
+            except duckdb.BinderException:
+                tried = column.expression
+            self._measured[column] = tried
+        return self._measured[column]
+
     def rows_within(self, column: DocumentColumn, first: int, size: int) -> int:
         """Where a batch from row `first` on ends, so that its texts have `size` bytes at most.
 
@@ -78,7 +96,7 @@ class Relations:
         """
         alias = quote_name(column.alias)
         found = self.table(
-            f"SELECT {alias}.rowid, coalesce(strlen({column.expression}), 0) "
+            f"SELECT {alias}.rowid, coalesce(strlen({self.measured(column)}), 0) "
             f"FROM {column.table} AS {alias} "
             f"WHERE {alias}.rowid >= {first} AND {alias}.rowid < {first + MOST_ROWS}"
         )
@@ -117,7 +135,7 @@ class Relations:
 
     def count_texts(self, column: DocumentColumn) -> tuple[int, int]:
         """Rows of a source that have a document in a column, and different ones among them."""
-        text = column.expression
+        text = self.measured(column)
         rows = self._connection.execute(
             f"SELECT count({text}), count(DISTINCT hash({text})) FILTER ({text} IS NOT NULL) "
             f"FROM {column.table} AS {quote_name(column.alias)}"

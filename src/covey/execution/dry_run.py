@@ -233,7 +233,8 @@ class DryRun:
                 s for s in self._plan.steps if isinstance(s, Load) and s.table == column.table
             )
             alias = quote_name(column.alias)
-            distinct = f"SELECT count(DISTINCT hash({column.expression})) FROM "
+            text = self._relations.measured(column)
+            distinct = f"SELECT count(DISTINCT hash({text})) FROM "
             here = self._number(f"{distinct} {sample} AS {alias}")
             everywhere = self._number(f"{distinct} ({load.query}) AS {alias}")
             scale = everywhere / here if here else scale

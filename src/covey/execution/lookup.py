@@ -71,7 +71,7 @@ class Lookups:
     def register(self, calls: list[AICall]) -> None:
         """Make both look-ups of every call known to DuckDB."""
         for call in calls:
-            if call.same_as == call.index:
+            if call.shares == call.index:
                 self._create(call.text_lookup, self._by_text(call), call)
             self._create(call.row_lookup, self._by_row(call), call)
 

@@ -111,8 +111,7 @@ class Block:
         joins: one for each source after the first.
         reason: why it is not planned.
         where: conjuncts of WHERE.
-        unnamed: calls' output columns without an alias: where one would stand, and the
-            text as written.
+        items: the items of SELECT that hold a call.
         outputs: every expression of the other clauses that holds a call, by keyword.
         from_span: what stands behind FROM.
         clauses: span of what stands behind each clause keyword.
@@ -131,7 +130,7 @@ class Block:
     reason: str = ""
     where: tuple[Expr, ...] = ()
     outputs: dict[str, tuple[Expr, ...]] = field(default_factory=dict)
-    unnamed: list[tuple[int, str]] = field(default_factory=list)
+    items: list[Span] = field(default_factory=list)
     from_span: Span | None = None
     clauses: dict[str, Span] = field(default_factory=dict)
 

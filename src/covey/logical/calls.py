@@ -99,8 +99,9 @@ class AICall:
             of the placeholders.
         span: the whole call in the user's text.
         name_span: the function's name in the user's text.
-        same_as: index of the first call that is written alike; DuckDB must see one
-            function in both, or it would not know `GROUP BY f(x)` from `SELECT f(x)`.
+        same_as: index of the first call that is written alike.
+        shares: index of the call whose look-ups it uses: DuckDB must see one function in
+            `GROUP BY f(x)` and `SELECT f(t.x)`, which it knows to be the same.
         prefix: of its look-ups' names.
         constant: whether its documents depend on no column, so that DuckDB would look
             it up while it binds.
@@ -115,6 +116,7 @@ class AICall:
     span: Span
     name_span: Span
     same_as: int
+    shares: int
     prefix: str
     constant: bool
     options: CallOptions
@@ -146,7 +148,7 @@ class AICall:
     @property
     def text_lookup(self) -> str:
         """The SQL function that looks up its answers by the texts of its documents."""
-        return f"{self.prefix}_{self.same_as}"
+        return f"{self.prefix}_{self.shares}"
 
     @property
     def row_lookup(self) -> str:

@@ -74,6 +74,9 @@ class Demand:
             NotPlanned: an argument needs several sources.
             QueryError: an argument is a BLOB.
         """
+        plain = all(_plain_column(self.work.edited.render(span)) for span in call.arguments)
+        if not plain and self.work.tokens.is_inside(call.span, "TRY"):
+            raise NotPlanned("TRY takes NULL for a document that cannot be made")
         places = [locate(self.work, span, loaded) for span in call.arguments]
         sources = list(dict.fromkeys([*self.decided, *(source for source, _ in places)]))
         query, target = self.rows_of(sources)
@@ -110,8 +113,11 @@ def locate(
         QueryError: the argument is a BLOB.
     """
     text = work.edited.render(span)
-    if work.tokens.words(span) & {"OVER", "UNNEST"}:
+    words = work.tokens.words(span)
+    if words & {"OVER", "UNNEST"}:
         raise NotPlanned("one of its documents depends on more than one row")
+    if "COLUMNS" in words:
+        raise NotPlanned("it stands for one call for each of several columns")
     found = []
     sources = tuple(source.source for source in loaded)
     for source in loaded:
@@ -126,6 +132,11 @@ def locate(
     _refuse_blob(kind, span, work)
     if source.nullable and _plain_column(text) is None:
         raise NotPlanned("a document under an outer join is not a plain column")
+    names = _plain_column(text)
+    own: tuple[list[str], ...] = ([], [source.source.alias.lower()])
+    if names is not None and names[:-1] in own and names[-1] in source.columns:
+        # Written alike however the user writes it, so that it is read once.
+        text = f"{source.alias}.{quote_name(names[-1])}"
     expression = f"CAST(({text}) AS VARCHAR)"
     return source, DocumentColumn(source.load.table, source.source.alias, expression)
 
@@ -143,8 +154,8 @@ def refuse_blobs(work: Workspace, block: Block, call: AICall) -> None:
             columns = work.binder.columns(
                 f"{work.with_clause(block)}SELECT ({work.edited.render(span)}) FROM {relation}"
             )
-            if columns is not None:
-                _refuse_blob(columns[0][1], span, work)
+            for _, kind in columns or []:
+                _refuse_blob(kind, span, work)
 
 
 def _refuse_blob(kind: str, span: Span, work: Workspace) -> None:

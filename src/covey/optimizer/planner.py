@@ -44,9 +44,7 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
     blocks = find_blocks(lifted.tokens, lifted.calls)
     work = Workspace(lifted, blocks, table_names)
     _check_text(work)
-    for block in blocks:
-        for place, written in block.unnamed:
-            work.edited.replace((place, place), f" AS {quote_name(written)}")
+    _name_outputs(work)
     if work.binder.in_transaction():
         # Until it commits, the rows of a new table have no row ids that count from 0.
         work.on_demand.update((call.index, "a transaction is open") for call in work.calls)
@@ -76,6 +74,14 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
         on_demand=on_demand,
         piece=None if effects else plan_pieces(work),
     )
+
+
+def _name_outputs(work: Workspace) -> None:
+    """Let output columns without an alias go by what the user wrote, not by a look-up."""
+    for item in (item for block in work.blocks for item in block.items):
+        if work.binder.is_unnamed(item):
+            written = " ".join(work.tokens.text[slice(*item)].split())
+            work.edited.replace((item[1], item[1]), f" AS {quote_name(written)}")
 
 
 def _draws(span: Span, work: Workspace) -> bool:

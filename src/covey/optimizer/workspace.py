@@ -111,7 +111,7 @@ class Workspace:
         self, call: AICall, documents: tuple[DocumentColumn, ...], keys: tuple[int, ...]
     ) -> int:
         """Index of the call whose look-up by row ids a call uses: of one alike, or its own."""
-        return self._row_lookups.setdefault((call.same_as, documents, keys), call.index)
+        return self._row_lookups.setdefault((call.shares, documents, keys), call.index)
 
     def prunes(self, mark: Mark) -> bool:
         """Whether a step since the mark drops rows."""

@@ -155,6 +155,20 @@ class Binder:
             "without AI calls, or write the value.",
         )
 
+    def is_unnamed(self, item: Span) -> bool:
+        """Whether an item of SELECT is an expression without an alias.
+
+        Of several columns, `f(COLUMNS(*))`, each has its own name.
+        """
+        if "COLUMNS" in read_tokens(self.edited.text).words(item):
+            return False
+        try:
+            # Behind an alias there is no place for another.
+            self._connection.extract_statements(f"SELECT {self.edited.render(item)} AS x")
+        except duckdb.ParserException:
+            return False
+        return True
+
     def parse(self) -> None:
         """Let DuckDB parse the edited text, which may hold several statements.
 

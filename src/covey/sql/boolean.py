@@ -19,6 +19,9 @@ _COMPARISONS = frozenset(
 )  # fmt: skip
 
 
+_LAZY = {"COALESCE": Kind.COALESCE, "IFNULL": Kind.COALESCE, "IF": Kind.CASE}
+
+
 def conjuncts(tokens: TokenList, first: int, last: int, calls: list[AICall]) -> list[Expr]:
     """The conjuncts of a condition, brackets around conjunctions opened."""
     return _flatten(_Reader(tokens, calls, of_rows=True).read(first, last))
@@ -65,17 +68,20 @@ class _Reader:
             case = self.case(first, last)
             if case is not None:
                 return case
-        opening = first + 1
-        if (
-            tokens[first].word == "COALESCE"
-            and opening < last
-            and tokens.is_open(opening)
-            and tokens.partner[opening] == last - 1
-            and last - first > 3
-        ):
-            parts = tokens.split(opening + 1, last - 1, TokenType.COMMA)
-            return self.make(Kind.COALESCE, first, last, [self.read(a, b) for a, b in parts])
-        return self.leaf(first, last)
+        return self.lazy(first, last) or self.leaf(first, last)
+
+    def lazy(self, first: int, last: int) -> Expr | None:
+        """A function that DuckDB makes a CASE or COALESCE of, the whole of the range."""
+        tokens, opening = self.tokens, first + 1
+        if last - first <= 3 or tokens.partner.get(opening) != last - 1:
+            return None
+        kind = _LAZY.get(tokens[first].word)
+        parts = tokens.split(opening + 1, last - 1, TokenType.COMMA)
+        if kind is None or any(a >= b for a, b in parts):
+            return None
+        if kind is Kind.CASE and len(parts) != 3:
+            return None
+        return self.make(kind, first, last, [self.read(a, b) for a, b in parts])
 
     def leaf(self, first: int, last: int) -> Expr:
         """Operands of a leaf are read too: `CASE … END > 3` may still skip inside."""

@@ -82,7 +82,8 @@ def find_calls(
 
 def _name_at(tokens: TokenList, i: int) -> tuple[str, int] | None:
     """The AI function name that begins at token i, and the index of its bracket."""
-    word = tokens[i].word
+    # Tools that write SQL put names in quotes: "AI"."IF"(…) is the function, too.
+    word = tokens[i].name
     if i and tokens[i - 1].kind is TokenType.DOT:
         return None
 
@@ -90,7 +91,7 @@ def _name_at(tokens: TokenList, i: int) -> tuple[str, int] | None:
         return index < len(tokens) and tokens[index].kind is TokenType.L_PAREN
 
     if word == "AI" and i + 2 < len(tokens) and tokens[i + 1].kind is TokenType.DOT:
-        name = tokens[i + 2].word
+        name = tokens[i + 2].name
         return (f"AI.{name}", i + 3) if name and opens(i + 3) else None
     if opens(i + 1) and (word.startswith("AI_") or is_foreign(word)):
         return word, i + 1

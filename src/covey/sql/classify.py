@@ -47,10 +47,12 @@ def read_classification(
     Raises:
         QueryError: they are wrong, or contradict each other.
     """
-    labels = read_labels(given.parameters.get("categories"), raw, tokens, binder)
     mode = given.choice("output_mode", ("single", "multi"))
     probabilities = given.flag("probabilities")
     several = mode == "multi"
+    # Asked for itself, or beside a label for all else, one label is enough.
+    least = 1 if several or "none_of_these" in given.options else 2
+    labels = read_labels(given.parameters.get("categories"), raw, tokens, binder, least)
     _refuse_together(given, several, probabilities)
     fallback = _fallback(given, labels)
     if fallback is not None and not several:

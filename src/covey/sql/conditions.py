@@ -77,7 +77,21 @@ def _is_condition(tokens: TokenList, first: int, last: int) -> bool:
     earlier = tokens[first - 2].word if first > 1 else ""
     if (before.word, earlier) in (("ON", "DISTINCT"), ("NOT", "IS")):
         return False
+    if before.word == "ON" and _names_columns(tokens, first - 1):
+        return False
     return before.word != "AND" or not _ends_between(tokens, first - 1)
+
+
+def _names_columns(tokens: TokenList, i: int) -> bool:
+    """Whether the ON at token i is that of PIVOT or UNPIVOT, and no join's."""
+    i -= 1
+    while i >= 0 and not tokens.is_open(i):
+        if i in tokens.partner:
+            i = tokens.partner[i]
+        elif tokens[i].word in ("JOIN", "PIVOT", "UNPIVOT"):
+            return tokens[i].word != "JOIN"
+        i -= 1
+    return False
 
 
 def _ends(tokens: TokenList, i: int) -> bool:

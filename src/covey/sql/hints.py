@@ -10,7 +10,7 @@ from covey.errors import QueryError
 from covey.logical.blocks import Block
 from covey.logical.calls import AICall
 from covey.sql.bind import Binder
-from covey.sql.text import quote_name
+from covey.sql.text import quote_name, read_tokens
 
 _NO_COLUMN = re.compile(r'.*"(?P<table>[^"]+)" does not have a column named "(?P<column>[^"]+)"')
 _NO_TABLE = re.compile(r"Table with name (?P<path>.+) does not exist")
@@ -35,7 +35,22 @@ def with_written_names(error: QueryError, calls: list[AICall]) -> QueryError:
 
 def with_hint(error: QueryError, blocks: list[Block], binder: Binder) -> QueryError:
     """The same error with what DuckDB leaves out."""
-    return _with_file_hint(_with_column_hint(error, blocks, binder))
+    return _with_pivot_hint(_with_file_hint(_with_column_hint(error, blocks, binder)))
+
+
+def _with_pivot_hint(error: QueryError) -> QueryError:
+    """The same error where a PIVOT leaves no column but those that answers name."""
+    if error.sql is None or not error.reason.startswith("SELECT list is empty"):
+        return error
+    place = next((t for t in read_tokens(error.sql) if t.word == "PIVOT"), None)
+    if place is None:
+        return error
+    return QueryError(
+        "The columns of this PIVOT are known by the model's answers alone",
+        sql=error.sql,
+        span=(place.start, place.end),
+        hint="Say which there are, ON … IN ('billing', 'shipping'), or let another column stay.",
+    )
 
 
 def _with_file_hint(error: QueryError) -> QueryError:

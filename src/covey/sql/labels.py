@@ -24,13 +24,13 @@ Refuse = Callable[[str, str], QueryError]
 
 
 def read_labels(
-    argument: Argument | None, raw: RawCall, tokens: TokenList, binder: Binder
+    argument: Argument | None, raw: RawCall, tokens: TokenList, binder: Binder, least: int
 ) -> tuple[Label, ...]:
     """The labels of a call: a constant list, a subquery, or a column of a table, table.column.
 
     Raises:
         QueryError: they are missing or not constant, of a table that the query defines,
-            fewer than two, too many, blank, equal or no single line.
+            fewer than `least`, too many, blank, equal or no single line.
     """
     if argument is None:
         raise QueryError(
@@ -57,8 +57,9 @@ def read_labels(
             )
         value = [row[0] if len(row) == 1 else row for row in rows]
     labels = check_labels([_read_label(each, refuse) for each in value], refuse)
-    if len(labels) < 2:
-        raise refuse(f"A classification needs two or more labels, not {len(labels)}")
+    if len(labels) < least:
+        count = "a label" if least == 1 else "two or more labels"
+        raise refuse(f"A classification needs {count}, not {len(labels)}")
     if len(labels) > MOST_LABELS:
         raise refuse(
             f"A classification takes at most {MOST_LABELS:,} labels, not {len(labels):,}",

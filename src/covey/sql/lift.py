@@ -65,6 +65,9 @@ def lift(
     binder = Binder(connection, edited)
     calls: list[AICall] = []
     alike: dict[Hashable, int] = {}
+    # Where DuckDB groups rows it compares expressions, whichever way they are written.
+    grouped = "GROUP BY" in tokens.words((0, len(sql)))
+    sharing: dict[Hashable, int] = {}
     templates: dict[tuple[str | int, ...], str] = {}
     found = find_calls(tokens, binder.has_function, dialect)
     check_templates(found, tokens, dialect, binder.has_function)
@@ -81,16 +84,22 @@ def lift(
         template = templates.setdefault(tuple(parse_template(question.template)), question.template)
         call = replace(call, question=replace(question, template=template))
         same_as = alike.setdefault(_written(call, sql), call.index)
-        call = replace(call, same_as=same_as, prefix=prefix)
+        shares = sharing.setdefault(_asked(call), call.index) if grouped else same_as
+        call = replace(call, same_as=same_as, shares=shares, prefix=prefix)
         calls.append(call)
         edited.replace(call.span, *text_lookup(call))
     return LiftedText(tokens, edited, _share_scores(calls), binder)
 
 
-def _written(call: AICall, sql: str) -> Hashable:
+def _written(call: AICall, sql: str) -> tuple[Hashable, ...]:
     """What calls that are written alike have in common."""
     arguments = tuple(" ".join(sql[slice(*span)].split()) for span in call.arguments)
-    return call.reading, call.question, call.options, arguments
+    return *_asked(call), arguments
+
+
+def _asked(call: AICall) -> tuple[Hashable, ...]:
+    """What calls have in common that give the same for the same documents."""
+    return call.reading, call.question, call.options
 
 
 def text_lookup(call: AICall, may_fold: bool = False) -> list[str | Span]:
@@ -165,6 +174,7 @@ def _read_call(
         span=tokens.span(raw.first, raw.last),
         name_span=raw.name_span,
         same_as=index,
+        shares=index,
         prefix="",
         constant=not any(_names_column(tokens, span) for span in prompt.arguments),
         options=replace(options, labelled=labelled),

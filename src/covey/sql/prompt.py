@@ -35,9 +35,10 @@ def read_prompt(tokens: TokenList, first: int, last: int, binder: Binder) -> Pro
             argument or an argument without a placeholder.
     """
     opening = _called(tokens, first, last)
-    if opening is not None and tokens[first].word == "PROMPT":
+    if opening is not None and tokens[first].name == "PROMPT":
         return _read_template(tokens, first, opening, binder)
-    if opening is not None and (opening == first or tokens[first].word in _TUPLE_NAMES):
+    in_brackets = opening == first and not tokens.begins_query(opening + 1)
+    if opening is not None and (in_brackets or tokens[first].word in _TUPLE_NAMES):
         fields = split_arguments(tokens, opening + 1, last - 1)
         if not fields:
             raise QueryError(

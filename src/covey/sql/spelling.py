@@ -71,7 +71,7 @@ def check_templates(
     places = {argument.first for call in calls for argument in call.arguments}
     for i in range(len(tokens) - 1):
         opens = tokens[i + 1].kind is TokenType.L_PAREN
-        if i in places or not opens or tokens[i].word != "PROMPT" or known_to_duckdb("prompt"):
+        if i in places or not opens or tokens[i].name != "PROMPT" or known_to_duckdb("prompt"):
             continue
         if i and tokens[i - 1].word in ("MACRO", "FUNCTION", "TABLE", "INTO"):
             continue
@@ -87,7 +87,7 @@ def _is_template(argument: Argument, tokens: TokenList) -> bool:
     first = argument.first
     return (
         first + 1 < argument.last
-        and tokens[first].word == "PROMPT"
+        and tokens[first].name == "PROMPT"
         and tokens[first + 1].kind is TokenType.L_PAREN
     )
 
@@ -95,5 +95,7 @@ def _is_template(argument: Argument, tokens: TokenList) -> bool:
 def _is_tuple(argument: Argument, tokens: TokenList) -> bool:
     first = argument.first
     if tokens[first].kind is not TokenType.L_PAREN or tokens.partner[first] != argument.last - 1:
+        return False
+    if tokens.begins_query(first + 1):
         return False
     return len(tokens.split(first + 1, argument.last - 1, TokenType.COMMA)) > 1

@@ -98,6 +98,11 @@ def query_start(tokens: TokenList) -> int | None:
 
 # Where a call would be kept by DuckDB's catalogue and outlive the query.
 _KEEPS = ("CREATE", "ALTER", "PREPARE")
+# What may stand between CREATE and what is created.
+_MANNERS = (
+    *("OR", "REPLACE", "TEMP", "TEMPORARY", "LOCAL", "GLOBAL", "PERSISTENT", "UNLOGGED"),
+    *("UNIQUE", "RECURSIVE"),
+)
 
 
 def refuse_kept_calls(tokens: TokenList, calls: list[RawCall]) -> None:
@@ -109,14 +114,13 @@ def refuse_kept_calls(tokens: TokenList, calls: list[RawCall]) -> None:
     if not calls or tokens[0].word not in _KEEPS:
         return
     start = query_start(tokens)
-    table = any(tokens[i].word == "TABLE" for i in range(1, min(4, len(tokens))))
     call = min(calls, key=lambda each: each.first)
-    if tokens[0].word == "CREATE" and table and start is not None and start <= call.first:
-        return
     what = tokens[0].word
     if what == "CREATE":
-        kinds = (t.word for t in tokens[1:] if t.word not in ("OR", "REPLACE", "TEMP", "TEMPORARY"))
-        what += f" {next(kinds, '')}"
+        kind = next((token.word for token in tokens[1:] if token.word not in _MANNERS), "")
+        if kind == "TABLE" and start is not None and start <= call.first:
+            return
+        what += f" {kind}"
     raise UnsupportedError(
         f"An AI function cannot be kept by {what}",
         sql=tokens.text,

@@ -25,13 +25,6 @@ _CLAUSES = (
     "OFFSET",
     "USING SAMPLE",
 )
-# A name behind one of these is an alias.
-_OPERAND_ENDS = (
-    TokenType.R_PAREN,
-    TokenType.R_BRACKET,
-    TokenType.NUMBER,
-    TokenType.STRING,
-)
 _SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
 _CHANGES = ("UPDATE", "DELETE", "MERGE", "INSERT")
 
@@ -232,7 +225,7 @@ class _Finder:
             elif word != "FROM":
                 block.outputs[word] = self.expressions(start, stop)
             if word == "SELECT":
-                block.unnamed = self.unnamed(start, stop)
+                block.items = self.items(start, stop)
         if "FROM" not in ranges:
             block.reason = "it has no FROM clause"
             return
@@ -259,28 +252,18 @@ class _Finder:
                     found.append(expr)
         return tuple(found)
 
-    def unnamed(self, first: int, last: int) -> list[tuple[int, str]]:
-        """The output columns that hold a call and have no alias."""
-        found = []
-        for start, stop in self.tokens.split(first, last, TokenType.COMMA):
-            if start == stop:
-                continue  # Behind a comma at the end, which DuckDB allows.
-            if self.tokens[start].word == "DISTINCT" and stop - start > 1:
-                start += 1
-            span = self.tokens.span(start, stop)
-            holds = any(span[0] <= c.span[0] and c.span[1] <= span[1] for c in self.calls)
-            if holds and not self.has_alias(start, stop):
-                found.append((span[1], " ".join(self.tokens.text[slice(*span)].split())))
-        return found
-
-    def has_alias(self, first: int, last: int) -> bool:
-        words = [self.tokens[i].word for i in self.tokens.top_level(first, last)]
-        if "AS" in words or "ON" in words[:1]:
-            return True
-        if last - first < 2 or not self.tokens[last - 1].is_name:
-            return False
-        before = self.tokens[last - 2]
-        return before.kind in _OPERAND_ENDS or before.is_name or before.word == "END"
+    def items(self, first: int, last: int) -> list[Span]:
+        """The items of SELECT that hold a call."""
+        tokens = self.tokens
+        if first + 1 < last and tokens[first].word == "DISTINCT":
+            first += 1
+            if tokens[first].word == "ON" and tokens.is_open(first + 1):
+                first = tokens.partner[first + 1] + 1
+        # Nothing stands behind a comma at the end, which DuckDB allows.
+        ranges = [each for each in tokens.split(first, last, TokenType.COMMA) if each[0] < each[1]]
+        spans = [tokens.span(*each) for each in ranges]
+        places = [call.span for call in self.calls]
+        return [s for s in spans if any(s[0] <= a and b <= s[1] for a, b in places)]
 
     def clauses(self, first: int, last: int) -> dict[str, tuple[int, int]]:
         """Token range behind each clause keyword of the block."""

@@ -43,6 +43,8 @@ _RESERVED = frozenset(
 )
 # What a query may begin with.
 QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
+# What a subquery may begin with besides; DuckDB takes them for no column.
+_ALSO_QUERIES = ("TABLE", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE", "SHOW")
 _OPEN = set(_PAIRS)
 _CLOSE = set(_PAIRS.values())
 
@@ -63,6 +65,11 @@ class Token:
     start: int
     end: int
     word: str
+
+    @property
+    def name(self) -> str:
+        """The upper-cased text of a name, quoted or not; "" for literals and marks."""
+        return self.text.upper() if self.kind is TokenType.IDENTIFIER else self.word
 
     @property
     def is_name(self) -> bool:
@@ -139,6 +146,13 @@ class TokenList(Sequence[Token]):
     def is_open(self, index: int) -> bool:
         return self.tokens[index].kind in _OPEN
 
+    def begins_query(self, index: int) -> bool:
+        """Whether a query begins at a token behind a bracket, and no expression."""
+        word = self.tokens[index].word
+        if word == "VALUES":
+            return index + 1 < len(self.tokens) and self.is_open(index + 1)
+        return word in QUERY_STARTS or word in _ALSO_QUERIES
+
     def top_level(self, start: int, end: int) -> Iterable[int]:
         """Indexes of the tokens in [start, end) that stand inside no further bracket.
 
@@ -170,6 +184,15 @@ class TokenList(Sequence[Token]):
     def words(self, span: Span) -> set[str]:
         """The bare words inside a span, upper case."""
         return {token.word for token in self.inside(span)} - {""}
+
+    def is_inside(self, span: Span, word: str) -> bool:
+        """Whether a span stands inside a bracket, at any depth, behind a word."""
+        for place in self._places[word.lower()]:
+            behind = self.index_at(place) + 1
+            closing = self.partner.get(behind, behind)
+            if place < span[0] and behind < closing and span[1] < self.tokens[closing].end:
+                return True
+        return False
 
     def named_outside(self, name: str, span: Span) -> bool:
         """Whether a name stands anywhere but inside `span`."""
