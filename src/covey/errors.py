@@ -83,7 +83,7 @@ class UnsupportedError(QueryError):
     """The SQL is understood but asks for something that Covey does not do."""
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """What another library's error says at first, as a part of a sentence."""
     return str(error).strip().partition("\n")[0].rstrip(".")
 

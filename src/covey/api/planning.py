@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import duckdb
+from duckdb.sqltypes import DuckDBPyType
 
 from covey.errors import QueryError, RunError, UnsupportedError
 from covey.execution.answers import Answers
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 # (name, type) of each column of a result.
 Schema = list[tuple[str, str]]
+Columns = list[tuple[str, DuckDBPyType]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,12 @@ class Planning:
 
     def schema(self, plan: PhysicalPlan) -> Schema:
         """The columns of a query's result, while it is planned."""
+        return [(name, str(kind)) for name, kind in self.columns(plan)]
+
+    def columns(self, plan: PhysicalPlan) -> Columns:
+        """As `schema`, with DuckDB's types."""
         relation = self.connection.duckdb.sql(plan.final)
-        return list(zip(relation.columns, map(str, relation.types), strict=True))
+        return list(zip(relation.columns, relation.types, strict=True))
 
     @contextmanager
     def _located(self, derived: Derived) -> Iterator[None]:

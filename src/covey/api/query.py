@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 
 from covey.api.forecast import DONE, LATER, Estimate, Explained
+from covey.api.forms import ARROW, PANDAS, POLARS, ROWS, Form, to_pandas, to_polars, to_rows
 from covey.api.parameters import Filled, Parameters
-from covey.api.planning import Planning, Schema
+from covey.api.planning import Columns, Planning, Schema
 from covey.api.statement import Statement, make_statement
 from covey.errors import BudgetError, InputError, QueryError
 from covey.execution.answers import Answers
-from covey.execution.arrow_types import restored
 from covey.execution.bridge import batches_of
 from covey.execution.budget import NO_BUDGET, Budget, BudgetWatch
 from covey.execution.report import Report, joined
@@ -75,6 +74,8 @@ class Query:
         self._asked = Answers(), DocumentStore()
         self._result: pa.Table | None = None
         self._report: Report | None = None
+        # What the result, or the last statement as it is planned, is known to fit.
+        self._fits: set[Form] = set()
         tokens = read_tokens(text)
         # Without values places stay as they are: a PREPARE has some.
         filled = Filled(tokens, params)
@@ -195,19 +196,21 @@ class Query:
         self.arrow()
         return self
 
-    def _run(self, forecast: bool = False) -> tuple[pa.Table, Report]:
+    def _run(self, forecast: bool = False, form: Form = ARROW) -> tuple[pa.Table, Report]:
         answers, documents = self._asked
         reports: list[Report] = []
         result = pa.table({})
         forecasts: list[Explained] = []
         watch = self._watch()
-        for number in range(len(self._statements)):
+        last = len(self._statements) - 1
+        for number in range(last + 1):
             statement = self._statement(number)
             if forecast:
                 forecasts.append(statement.explained())
             self._refuse(statement, forecasts[-1] if forecast else None)
             with self._stoppable(statement, reports):
-                result, report = statement.run(answers, documents, watch)
+                accept = self._accepting(form) if number == last else None
+                result, report = statement.run(answers, documents, watch, accept)
             reports.append(report)
         if forecast:
             self._explained = forecasts
@@ -215,6 +218,15 @@ class Query:
         self._reports, self._report, self._result = reports, report, result
         self._asked = Answers(), DocumentStore()
         return result, report
+
+    def _accepting(self, form: Form) -> Callable[[Columns], None]:
+        """What refuses columns that have no place in a form, before anything is asked."""
+
+        def accept(columns: Columns) -> None:
+            form.check(columns)
+            self._fits.add(form)
+
+        return accept
 
     @contextmanager
     def _stoppable(self, statement: Statement, before: Sequence[Report]) -> Iterator[None]:
@@ -315,7 +327,9 @@ class Query:
             def tell(report: Report) -> None:
                 self._report = joined([*reports, report]) if reports else report
 
-            rows = statement.batches(answers, documents, watch, tell, early=early)
+            rows = statement.batches(
+                answers, documents, watch, tell, self._accepting(ARROW), early=early
+            )
             with self._stoppable(statement, reports), closing(rows):
                 for batch in rows:
                     try:
@@ -340,41 +354,45 @@ class Query:
         """The result as an Arrow table.
 
         Of UHUGEINT, BIT and TIME WITH TIME ZONE, which Arrow does not have, it holds the text.
+
+        Raises:
+            InputError: a column is of DuckDB's TYPE, which has no form outside.
         """
-        if self._result is None:
-            with self._connection.lock:
-                return self._run()[0]
-        return self._result
+        return self._table(ARROW)
 
     def df(self) -> pandas.DataFrame:
-        """The result as a pandas frame, with DuckDB's conversions."""
-        _needs("pandas")
-        if not self.columns:
-            import pandas
+        """The result as a pandas frame, with DuckDB's conversions.
 
-            return pandas.DataFrame()
-        frame: pandas.DataFrame = self._relation().df()
-        return frame
+        Raises:
+            InputError: pandas is not installed, or has no counterpart of a column's type;
+                then nothing was asked.
+        """
+        return to_pandas(self._table(PANDAS))
 
     def pl(self) -> polars.DataFrame:
-        """The result as a polars frame."""
-        _needs("polars")
-        import polars
-
-        frame = polars.from_arrow(self.arrow())
-        return frame if isinstance(frame, polars.DataFrame) else frame.to_frame()
+        """As `df`, a polars frame; names that repeat are numbered, as in DuckDB."""
+        return to_polars(self._table(POLARS))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """The result as Python tuples, with DuckDB's conversions."""
-        # A statement such as CREATE has no result, which DuckDB takes for no table.
-        return self._relation().fetchall() if self.columns else []
+        """The result as Python tuples, with DuckDB's conversions.
 
-    def _relation(self) -> duckdb.DuckDBPyRelation:
-        return restored(self.arrow())
+        Raises:
+            InputError: Python has no counterpart of a column's type; then nothing was asked.
+        """
+        return to_rows(self._table(ROWS))
 
+    def _table(self, form: Form) -> pa.Table:
+        """The result, which fits a form.
 
-def _needs(package: str) -> None:
-    from importlib.util import find_spec
-
-    if find_spec(package) is None:
-        raise InputError(f"This form of the result needs {package}: pip install {package}")
+        Raises:
+            InputError: it does not.
+        """
+        form.check_package()
+        result = self._result
+        if result is None:
+            with self._connection.lock:
+                result, _ = self._run(form=form)
+        if form not in self._fits:
+            form.check_table(result)
+            self._fits.add(form)
+        return result

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from covey.api.forecast import Explained, explained
-from covey.api.planning import Planning, Schema, failures
+from covey.api.planning import Columns, Planning, Schema, failures
 from covey.errors import InputError, QueryError, UnsupportedError
 from covey.execution.answers import Answers
 from covey.execution.ask import Asker
@@ -30,6 +30,8 @@ from covey.sql.text import read_tokens
 
 _TRANSACTION = ("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT")
 Outcome = tuple[pa.Table, Report]
+# Refuses columns of a result that have no place where it is to go.
+Accept = Callable[[Columns], None]
 
 
 class Statement:
@@ -76,13 +78,18 @@ class Statement:
             return self._planning.schema(plan)
 
     def run(
-        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
+        self,
+        answers: Answers,
+        documents: DocumentStore,
+        watch: BudgetWatch | None = None,
+        accept: Accept | None = None,
     ) -> Outcome:
         """Run it, asking only what `answers` lacks.
 
         Args:
             answers, documents: of the whole query.
             watch: stops it where it passes a budget.
+            accept: is given the columns of a query's result before anything is asked.
 
         Raises:
             QueryError: it no longer binds.
@@ -90,12 +97,10 @@ class Statement:
             RunError: the run failed.
         """
         planned = self._planning.planned(self._expanded, answers, documents)
-        with (
-            planned as (plan, lookups),
-            failures(),
-            self._asking(plan, lookups, answers, documents, watch) as (runner, report),
-        ):
-            return runner.run(), report
+        with planned as (plan, lookups), failures():
+            self._offer(plan, accept)
+            with self._asking(plan, lookups, answers, documents, watch) as (runner, report):
+                return runner.run(), report
 
     def batches(
         self,
@@ -103,6 +108,7 @@ class Statement:
         documents: DocumentStore,
         watch: BudgetWatch | None,
         tell: Callable[[Report], None],
+        accept: Accept,
         *,
         early: bool,
     ) -> Batches:
@@ -111,13 +117,14 @@ class Statement:
         What it holds is held until the iterator ends or is closed.
 
         Args:
-            answers, documents, watch: as for `run`.
+            answers, documents, watch, accept: as for `run`.
             tell: is given the report, as far as it goes, before each batch and at the end.
             early: whether rows come while the model is asked, where they are final before
                 the end.
         """
         planned = self._planning.planned(self._expanded, answers, documents)
         with planned as (plan, lookups), failures():
+            self._offer(plan, accept)
             with self._asking(plan, lookups, answers, documents, watch) as (runner, report):
                 if early and plan.piece is not None:
                     yield from _telling(runner.pieces(plan.piece), report, tell)
@@ -127,6 +134,11 @@ class Statement:
                     runner.prepare()
             rows = runner.batches() if table is None else batches_of(table)
             yield from _telling(rows, report, tell)
+
+    def _offer(self, plan: PhysicalPlan, accept: Accept | None) -> None:
+        """Let the columns of a query be refused; those of other statements show when it has run."""
+        if accept is not None and not plan.effects:
+            accept(self._planning.columns(plan))
 
     @contextmanager
     def _asking(
@@ -188,10 +200,11 @@ class WholeStatement(Statement):
         documents: DocumentStore,
         watch: BudgetWatch | None,
         tell: Callable[[Report], None],
+        accept: Accept,
         *,
         early: bool,
     ) -> Batches:
-        table, report = self.run(answers, documents, watch)
+        table, report = self.run(answers, documents, watch, accept)
         yield from _telling(batches_of(table), report, tell)
 
 
@@ -210,7 +223,11 @@ class TransactionStatement(WholeStatement):
         raise InputError("Only a query has a schema before it runs.")
 
     def run(
-        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
+        self,
+        answers: Answers,
+        documents: DocumentStore,
+        watch: BudgetWatch | None = None,
+        accept: Accept | None = None,
     ) -> Outcome:
         with failures():
             table = Relations(self._planning.connection.duckdb).result(self._expanded.text)
@@ -223,7 +240,11 @@ class ExplainStatement(WholeStatement):
     asks = False
 
     def run(
-        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
+        self,
+        answers: Answers,
+        documents: DocumentStore,
+        watch: BudgetWatch | None = None,
+        accept: Accept | None = None,
     ) -> Outcome:
         return _plan_table(self.explained().text()), Report(rows=1)
 
@@ -237,7 +258,11 @@ class ExplainAnalyzeStatement(ExplainStatement):
     asks = True
 
     def run(
-        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
+        self,
+        answers: Answers,
+        documents: DocumentStore,
+        watch: BudgetWatch | None = None,
+        accept: Accept | None = None,
     ) -> Outcome:
         before = self.explained()
         _, report = Statement.run(self, answers, documents, watch)
@@ -250,7 +275,11 @@ class DescribeStatement(WholeStatement):
     asks = False
 
     def run(
-        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
+        self,
+        answers: Answers,
+        documents: DocumentStore,
+        watch: BudgetWatch | None = None,
+        accept: Accept | None = None,
     ) -> Outcome:
         with self._planned() as (plan, _), failures():
             table = Relations(self._planning.connection.duckdb).result(f"DESCRIBE {plan.final}")
@@ -285,7 +314,11 @@ class ViewStatement(WholeStatement):
         raise InputError("Only a query has a schema before it runs.")
 
     def run(
-        self, answers: Answers, documents: DocumentStore, watch: BudgetWatch | None = None
+        self,
+        answers: Answers,
+        documents: DocumentStore,
+        watch: BudgetWatch | None = None,
+        accept: Accept | None = None,
     ) -> Outcome:
         with self._planned() as (plan, _), failures():
             columns = self._planning.schema(plan)

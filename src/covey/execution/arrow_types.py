@@ -1,51 +1,121 @@
 """DuckDB's types that Arrow has none for: how a result carries them, and gets them back.
 
-A result is held in Arrow. HUGEINT goes there as a decimal and UUID as text, which `fetchall`
-would show; UHUGEINT, BIT and TIME WITH TIME ZONE would arrive damaged, and go as text. What each
-column was stands in its field's metadata. Types within lists and structs are not looked at.
+A result is held in Arrow. UHUGEINT, BIT and TIME WITH TIME ZONE would arrive there damaged, and
+go as text, also within lists, structs, maps and unions; so does an ENUM within an array. What a
+column was stands in its field's metadata where it would come back as another type: HUGEINT is a
+decimal in Arrow, UUID a text, ENUM a dictionary and a tuple a struct.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import duckdb
 import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
 
-from covey.sql.text import quote_name
+from covey.sql.text import quote_name, quote_text
 
 _MARK = b"duckdb_type"
 _AS_TEXT = ("UHUGEINT", "BIT", "TIME WITH TIME ZONE")
-_MARKED = ("HUGEINT", "UUID", *_AS_TEXT)
+# By what DuckDB calls the kind of a type.
+_RENAMED = ("hugeint", "uuid", "enum", "tuple")
+_NESTED = ("list", "array", "struct", "map", "union", "tuple")
+
+
+def inner(kind: DuckDBPyType) -> list[tuple[str, DuckDBPyType]]:
+    """Names and types that a type is made of; none of a plain one."""
+    if kind.id not in _NESTED:
+        return []
+    parts = [(name, part) for name, part in kind.children if isinstance(part, DuckDBPyType)]
+    # The first part of a union is the number of its member.
+    return parts[1:] if kind.id == "union" else parts
+
+
+def leaves(kind: DuckDBPyType) -> Iterator[DuckDBPyType]:
+    """The type, and what is in it at whatever depth."""
+    yield kind
+    for _, part in inner(kind):
+        yield from leaves(part)
 
 
 def carried(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     """The same rows; as text what Arrow would damage."""
-    kinds = [str(kind) for kind in relation.types]
-    if not any(kind in _AS_TEXT for kind in kinds):
+    kinds = [_carried(kind) for kind in relation.types]
+    if kinds == list(map(str, relation.types)):
         return relation
-    columns = [
-        f"#{place}{'::VARCHAR' if kind in _AS_TEXT else ''} AS {quote_name(name)}"
-        for place, (kind, name) in enumerate(zip(kinds, relation.columns, strict=True), 1)
-    ]
-    return relation.project(", ".join(columns))
+    return _cast(relation, kinds, list(map(str, relation.types)), relation.columns)
 
 
 def marked(schema: pa.Schema, relation: duckdb.DuckDBPyRelation) -> pa.Schema:
     """The schema of a result, its fields marked with the types of the relation it came from."""
-    for place, kind in enumerate(map(str, relation.types)):
-        if kind in _MARKED:
-            field = schema.field(place).with_metadata({_MARK: kind.encode()})
-            schema = schema.set(place, field)
+    for place, kind in enumerate(relation.types):
+        if _carried(kind) != str(kind) or any(part.id in _RENAMED for part in leaves(kind)):
+            field = schema.field(place)
+            known = {**(field.metadata or {}), _MARK: str(kind).encode()}
+            schema = schema.set(place, field.with_metadata(known))
     return schema
 
 
 def restored(table: pa.Table) -> duckdb.DuckDBPyRelation:
-    """A result as a relation whose columns have DuckDB's types again."""
-    relation = duckdb.connect().from_arrow(table)
-    kinds = [(field.metadata or {}).get(_MARK) for field in table.schema]
-    if not any(kinds):
-        return relation
+    """A result as a relation whose columns have DuckDB's types and names again."""
+    database = duckdb.connect()
+    zone = next(filter(None, map(_zone, table.schema.types)), None)
+    if zone is not None:
+        # Times are shown in the zone of the connection that they come from.
+        database.execute(f"SET TimeZone = {quote_text(zone)}").fetchall()
+    relation = database.from_arrow(table)
+    known = list(map(str, relation.types))
+    marks = [(field.metadata or {}).get(_MARK) for field in table.schema]
+    kinds = [
+        kind if mark is None else mark.decode() for kind, mark in zip(known, marks, strict=True)
+    ]
+    return _cast(relation, kinds, known, table.column_names)
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """The names, made distinct as DuckDB does it for frames and files: case means nothing there."""
+    if len({name.lower() for name in names}) == len(names):
+        return list(names)
+    columns = ", ".join(f"NULL AS {quote_name(name)}" for name in names)
+    with duckdb.connect() as database:
+        return list(database.sql(f"SELECT {columns} LIMIT 0").fetchnumpy())
+
+
+def _carried(kind: DuckDBPyType, in_array: bool = False) -> str:
+    """The type as which Arrow gets a column, as SQL."""
+    if str(kind) in _AS_TEXT or (in_array and kind.id == "enum"):
+        return "VARCHAR"
+    in_array = in_array or kind.id == "array"
+    parts = [(name, _carried(part, in_array)) for name, part in inner(kind)]
+    if [part for _, part in parts] == [str(part) for _, part in inner(kind)]:
+        return str(kind)
+    if kind.id == "list":
+        return f"{parts[0][1]}[]"
+    if kind.id == "array":
+        return f"{parts[0][1]}[{dict(kind.children)['size']}]"
+    fields = (
+        part if kind.id in ("map", "tuple") else f"{quote_name(name)} {part}"
+        for name, part in parts
+    )
+    return f"{kind.id.upper()}({', '.join(fields)})"
+
+
+def _cast(
+    relation: duckdb.DuckDBPyRelation, kinds: list[str], known: list[str], names: list[str]
+) -> duckdb.DuckDBPyRelation:
+    """The columns of a relation as some types, under some names."""
     columns = [
-        f"#{place}{'' if kind is None else f'::{kind.decode()}'} AS {quote_name(name)}"
-        for place, (kind, name) in enumerate(zip(kinds, table.column_names, strict=True), 1)
+        f"#{place}{'' if kind == before else f'::{kind}'} AS {quote_name(name)}"
+        for place, (kind, before, name) in enumerate(zip(kinds, known, names, strict=True), 1)
     ]
     return relation.project(", ".join(columns))
+
+
+def _zone(kind: pa.DataType) -> str | None:
+    """The time zone of a type, or of one in it."""
+    if pa.types.is_timestamp(kind):
+        zone: str | None = kind.tz
+        return zone
+    fields = (kind.field(place) for place in range(kind.num_fields))
+    return next(filter(None, (_zone(field.type) for field in fields)), None)

@@ -201,9 +201,7 @@ class Relations:
         if relation is None:
             return pa.table({})
         table = carried(relation).to_arrow_table()
-        plain = table.schema
-        schema = marked(plain, relation)
-        return table if schema is plain else table.cast(schema)
+        return pa.Table.from_arrays(table.columns, schema=marked(table.schema, relation))
 
     def batches(self, query: str) -> Batches:
         """As `result`, some rows at a time; the connection is busy meanwhile.
@@ -270,4 +268,6 @@ def _at_least_one(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Batch
     for batch in batches:
         yield batch
     if batch is None:
-        yield pa.RecordBatch.from_pylist([], schema)
+        yield pa.RecordBatch.from_arrays(
+            [pa.nulls(0, kind) for kind in schema.types], schema=schema
+        )
