@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import gguf
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
@@ -65,6 +67,70 @@ def write_folder(folder: Path, model: Any) -> Path:
     model.save_pretrained(folder)
     make_tokenizer().save(str(folder / "tokenizer.json"))
     return folder
+
+
+# Outside a layer, and within one.
+GGUF_NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def write_gguf(path: Path, model: Any) -> Path:
+    """Save a model and the tokenizer as llama.cpp's converter would, float32."""
+    config, kind = model.config, model.config.model_type
+    writer = gguf.GGUFWriter(path, kind)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    parsed = json.loads(make_tokenizer().to_str())
+    tokens = sorted(parsed["model"]["vocab"], key=parsed["model"]["vocab"].__getitem__)
+    tokens += [f"[PAD{number}]" for number in range(len(tokens), config.vocab_size)]
+    special = {token["content"] for token in parsed["added_tokens"]}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3 if token in special else 1 for token in tokens])
+    writer.add_token_merges([" ".join(merge) for merge in parsed["model"]["merges"]])
+    writer.add_add_bos_token(False)
+    state = model.state_dict()
+    if config.tie_word_embeddings:
+        del state["lm_head.weight"]
+    for name, weight in state.items():
+        own = name.removesuffix(".weight")
+        if own.startswith("model.layers."):
+            _, _, number, inner = own.split(".", 3)
+            own = f"blk.{number}.{GGUF_NAMES[inner]}"
+            if kind == "llama" and inner.endswith(("q_proj", "k_proj")):
+                halves = weight.view(-1, 2, config.head_dim // 2, weight.shape[1])
+                weight = halves.transpose(1, 2).reshape(weight.shape)
+        else:
+            own = GGUF_NAMES[own]
+        writer.add_tensor(f"{own}.weight", weight.contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
 
 
 @torch.inference_mode()

@@ -19,7 +19,7 @@ from covey.hardware.cache import cache_folder, write_whole
 # A change shortly after another may leave the times as they are: file systems count in ticks,
 # some of them two seconds long.
 _SETTLED_SECONDS = 3.0
-_PACKAGES = ("covey", "torch", "triton", "fa3-fwd")
+_PACKAGES = ("covey", "torch", "triton", "fa3-fwd", "tokenizers", "gguf", "numpy")
 
 
 def marks(path: Path) -> str | None:
@@ -34,7 +34,7 @@ def marks(path: Path) -> str | None:
     except OSError:
         return None
     lines = [
-        f"{name} {s.st_size} {s.st_dev} {s.st_ino} {s.st_mtime_ns} {s.st_ctime_ns}"
+        f"{name!r} {s.st_size} {s.st_dev} {s.st_ino} {s.st_mtime_ns} {s.st_ctime_ns}"
         for name, s in states
     ]
     return "\n".join([str(path.resolve()), *lines])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -36,6 +37,8 @@ from covey.prompts.tokens import Encoder
 # Below these, less would save no memory worth its time.
 LEAST_BUDGET = 512
 LEAST_SLOTS = 8192
+# What torch and Python call it where they have no exception of its own for it.
+_OUT_OF_MEMORY = ("DefaultCPUAllocator", "can't start new thread")
 
 
 class LoadedEngine:
@@ -147,6 +150,14 @@ def load_engine(
     if layout not in LAYOUTS:
         raise InputError(f"There is no prompt layout {layout!r}. Known: {', '.join(LAYOUTS)}.")
     where = _device(device)
+    with _within_memory(files):
+        return _loaded(name, files, where, layout, fast)
+
+
+def _loaded(
+    name: str, files: ModelFiles, where: torch.device, layout: str, fast: Fast
+) -> LoadedEngine:
+    """See `load_engine`; what exceeds the memory is raised as it comes."""
     spec, encoder = files.spec, files.encoder
     quantised = spec.weight_dtype is WeightDtype.FLOAT8
     if quantised and where.type == "cpu":
@@ -154,19 +165,19 @@ def load_engine(
             f"{files.path} holds FP8 weights, which need a GPU. On a CPU use qwen3-0.6b, or the"
             " BF16 or GGUF form of this model."
         )
+    checkpoint = open_checkpoint(files)
     if where.type == "cuda":
         check_room(spec, torch.cuda.mem_get_info(where)[0], torch.cuda.get_device_name(where))
     dtype = torch.float32 if where.type == "cpu" else torch.bfloat16
-    checkpoint = open_checkpoint(files)
     geometry = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
     kernels, chosen = choose_kernels(geometry, where, dtype, quantised, fast)
     if chosen is not None:
         print(f"{name}: {chosen}", file=sys.stderr)
+    answers = answer_tokens(encoder)
     rounding = by_rows if fast.rows else by_blocks if fast.blocks else None
     model = DenseModel(spec, load_weights(spec, checkpoint, where, dtype, rounding), kernels)
     identity = [checkpoint.fingerprint(), encoder.fingerprint, str(spec), layout, str(dtype)]
     computed = " ".join([type(kernels).__name__, *fast.names])
-    answers = answer_tokens(encoder)
 
     def runner(slots: int) -> ChunkRunner:
         arena = KvArena(spec, where, dtype, slots)
@@ -182,6 +193,22 @@ def load_engine(
         _limits(spec, where),
         computed,
     )
+
+
+@contextmanager
+def _within_memory(files: ModelFiles) -> Iterator[None]:
+    """Turns the many ways in which memory ends while a model is loaded into a ModelError."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
+        plain = not isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if plain and not any(words in str(error) for words in _OUT_OF_MEMORY):
+            raise
+        raise ModelError(
+            f"There is not enough memory to load {files.path}: its weights take"
+            f" {4 * files.spec.parameters / 2**30:.1f} GiB as FP32. Close what else uses memory,"
+            " raise its limit (ulimit -v), or take a smaller model."
+        ) from error
 
 
 def check_room(spec: ModelSpec, free: int, device: str) -> None:

@@ -58,6 +58,7 @@ class LocalModel:
     ) -> None:
         self.fast = read_fast(fast)
         self._source = source
+        self._before: str | None = None
         self.device = device
         self.layout = layout
         self._known = None if is_path(source) else find_known(str(source))
@@ -71,7 +72,9 @@ class LocalModel:
     @cached_property
     def files(self) -> ModelFiles:
         """The model's files, fetched where they must be; ModelError where they cannot."""
-        return model_files(self._source)
+        files = model_files(self._source)
+        self._before = marks(files.path)  # before anything of them is read
+        return files
 
     @property
     def spec(self) -> ModelSpec:
@@ -90,18 +93,22 @@ class LocalModel:
         """Load the weights; see `ModelSource.open`."""
         from covey.engine.loaded import load_engine
 
-        before = marks(self.files.path)
-        engine = load_engine(self.name, self.files, self.device, self.layout, self.fast)
-        self._keep_facts(engine, before)
+        if marks(self.files.path) != self._before:
+            self._forget_files()
+        try:
+            engine = load_engine(self.name, self.files, self.device, self.layout, self.fast)
+        except BaseException:
+            self._forget_files()
+            raise
+        self._keep_facts(engine)
         return engine
 
-    def _keep_facts(self, engine: LoadedEngine, before: str | None) -> None:
-        """Measure how fast the model is here, once for a device and kernels, and name it.
+    def _forget_files(self) -> None:
+        """What was read of files that have changed, or cannot be loaded, is read again."""
+        self.__dict__.pop("files", None)
 
-        Args:
-            engine: loaded.
-            before: the `marks` of its files before that.
-        """
+    def _keep_facts(self, engine: LoadedEngine) -> None:
+        """Measure how fast a loaded model is here, once for a device and kernels, and name it."""
         on_gpu = has_cuda() if self.device is None else self.device == "cuda"
         device = present_device(on_gpu)
         costs = planned_costs(self.spec, on_gpu, engine.limits.budget, self.fast)
@@ -109,7 +116,7 @@ class LocalModel:
             return
         if engine.fingerprint is not None:
             path, name = self.files.path, device.name
-            remember(path, before, self._computed, name, engine.fingerprint)
+            remember(path, self._before, self._computed, name, engine.fingerprint)
         key = rates_key(self.spec, costs, self.fast)
         if read_rates(device.name, key, engine.kernels) is None:
             write_rates(device.name, key, engine.kernels, engine.rates())

@@ -26,10 +26,10 @@ def answer_tokens(encoder: Encoder) -> AnswerTokens:
     """The answer tokens of a tokenizer.
 
     Raises:
-        ModelError: a spelling of TRUE and one of FALSE begin with the same token.
+        ModelError: a spelling has no tokens, or one of TRUE and one of FALSE begin with the
+            same.
     """
-    true = {encoder.ids(word)[0] for word in _TRUE}
-    false = {encoder.ids(word)[0] for word in _FALSE}
+    true, false = ({_first(encoder, word) for word in words} for words in (_TRUE, _FALSE))
     both = sorted(true & false)
     if both:
         raise ModelError(
@@ -37,6 +37,13 @@ def answer_tokens(encoder: Encoder) -> AnswerTokens:
             " two cannot be told apart in one pass. Choose another model."
         )
     return AnswerTokens(tuple(sorted(true)), tuple(sorted(false)))
+
+
+def _first(encoder: Encoder, word: str) -> int:
+    ids = encoder.ids(word)
+    if not ids:
+        raise ModelError(f"This tokenizer has no tokens for {word!r}. Choose another model.")
+    return ids[0]
 
 
 def margins(logits: Tensor, true_count: int) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from covey.engine.labels import Wanted
 from covey.engine.readout import AnswerTokens, margins
+from covey.errors import ModelError
 from covey.kernels.base import Chunk, KvLayer, Plan
 from covey.models.dense import DenseModel
 from covey.prompts.forest.ragged import Int64
@@ -26,8 +27,11 @@ class Launched(Protocol):
         """Wait for it.
 
         Returns:
-            (answers + wanted,) the margins in nats, then the wanted logits; and the seconds
-            that the device took.
+            (answers + wanted,) the margins in nats, then the wanted logits, all finite; and the
+            seconds that the device took.
+
+        Raises:
+            ModelError: the model computed something else.
         """
         ...
 
@@ -112,7 +116,7 @@ class _Done:
         self._seconds = seconds
 
     def result(self) -> tuple[Floats, float]:
-        return self._found, self._seconds
+        return _checked(self._found), self._seconds
 
 
 class _OnGpu:
@@ -129,4 +133,14 @@ class _OnGpu:
     def result(self) -> tuple[Floats, float]:
         self._end.synchronize()
         seconds = self._begin.elapsed_time(self._end) / 1000
-        return self._host.double().numpy(), seconds
+        return _checked(self._host.double().numpy()), seconds
+
+
+def _checked(found: Floats) -> Floats:
+    """What a chunk gave; ModelError where a number of it is none: no answer is made of that."""
+    if not np.isfinite(found).all():
+        raise ModelError(
+            "The model computed a margin or logit that is no finite number: its weights are too"
+            " large for its arithmetic. It cannot be used; fetch it again, or choose another."
+        )
+    return found

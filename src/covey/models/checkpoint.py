@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor
@@ -9,10 +11,21 @@ from torch import Tensor
 from covey.models.files import ModelFiles
 from covey.models.gguf_checkpoint import GgufCheckpoint
 from covey.models.safetensors import SafetensorsCheckpoint
+from covey.models.shapes import StoredTensor, check_tensors
 
 
 class Checkpoint(Protocol):
     """Weights by their Hugging Face names, checked as they are read."""
+
+    @property
+    def path(self) -> Path:
+        """The file or folder, for messages."""
+        ...
+
+    @property
+    def tensors(self) -> Mapping[str, StoredTensor]:
+        """What the files say of each tensor."""
+        ...
 
     def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """One tensor, in the dtype that the file gives it.
@@ -27,17 +40,31 @@ class Checkpoint(Protocol):
         """
         ...
 
+    def digest(self, name: str) -> bytes:
+        """Digest of the bytes of one tensor that the files hold."""
+        ...
+
     def fingerprint(self) -> str:
-        """Hex digest of the file's table and of samples of every tensor."""
+        """Hex digest of every byte of the files, the same wherever they lie.
+
+        What was read for the weights was hashed then; the rest is read here.
+
+        Raises:
+            ModelError: a file changed since it was opened, or cannot be read.
+        """
         ...
 
 
 def open_checkpoint(files: ModelFiles) -> Checkpoint:
-    """The weights of a model on disk.
+    """The weights of a model on disk, which are those of its spec.
 
     Raises:
-        ModelError: they are missing or damaged.
+        ModelError: they are missing, damaged, or not those that the model needs.
     """
+    checkpoint: Checkpoint
     if files.gguf is None:
-        return SafetensorsCheckpoint(files.path)
-    return GgufCheckpoint(files.gguf, files.spec)
+        checkpoint = SafetensorsCheckpoint(files.path)
+    else:
+        checkpoint = GgufCheckpoint(files.gguf, files.spec)
+    check_tensors(files.spec, checkpoint.tensors, checkpoint.path)
+    return checkpoint

@@ -1,27 +1,82 @@
-"""From a checkpoint's own description to a `ModelSpec`; no torch here.
+"""From a model folder's own description to a `ModelSpec`; no torch here.
 
-A new architecture that is a dense decoder enters its name in `_HUGGING_FACE` and
-`_GGUF`; one that computes something else also gets a module beside `models.dense`.
+Every field of config.json is one of four: read below, of a value that changes nothing, of no
+influence on an answer, or refused by name. A new architecture that is a dense decoder enters
+its name in `_ARCHITECTURES`; one that computes something else also gets a module beside
+`models.dense`.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from covey.errors import ModelError
-from covey.models.gguf import GgufFile
+from covey.models.fields import Fields
+from covey.models.reading import read_json
 from covey.models.spec import Llama3Rope, ModelSpec, WeightDtype
 
-_HUGGING_FACE = {"LlamaForCausalLM": "llama", "Qwen3ForCausalLM": "qwen3"}
-_GGUF = ("llama", "qwen3")
+_ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen3ForCausalLM": "qwen3"}
 _QK_NORM = ("qwen3",)
 _DTYPES = {
     "float32": WeightDtype.FLOAT32,
     "bfloat16": WeightDtype.BFLOAT16,
     "float16": WeightDtype.FLOAT16,
 }
+# A Llama that names no base of its rotary positions has this one; all others name theirs.
+_THETA = {"llama": 10000.0}
+
+MOST_CONTEXT = 1 << 24  # positions are float32, which tells no more of them apart
+MOST_THETA = 1e15
+MOST_EPS = 1.0
+
+_USED = frozenset(
+    """architectures model_type hidden_size intermediate_size num_hidden_layers vocab_size
+    num_attention_heads num_key_value_heads head_dim max_position_embeddings rms_norm_eps
+    rope_theta rope_scaling rope_parameters tie_word_embeddings layer_types sliding_window
+    quantization_config dtype torch_dtype""".split()
+)
+# What else could be asked of the forward pass, and the values that ask for nothing.
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "hidden_act": ("silu", "swish"),
+    "attention_bias": (False,),
+    "mlp_bias": (False,),
+    "use_sliding_window": (False,),
+    "partial_rotary_factor": (1,),
+    "rope_interleaved": (False,),
+    "num_experts": (0,),
+    "pruned_heads": ({},),
+    "is_encoder_decoder": (False,),
+    "add_cross_attention": (False,),
+    "tie_encoder_decoder": (False,),
+}
+# Training, generation and book-keeping.
+_HARMLESS = frozenset(
+    """attention_dropout hidden_dropout embd_pdrop resid_pdrop initializer_range
+    gradient_checkpointing pretraining_tp max_window_layers chunk_size_feed_forward
+    neftune_noise_alpha transformers_version transformers.js_config tokenizer_class
+    is_llama_config is_decoder use_cache use_bfloat16 torchscript tf_legacy_loss return_dict
+    return_dict_in_generate output_attentions output_hidden_states output_scores id2label
+    label2id num_labels problem_type finetuning_task task_specific_params prefix unsloth_fixed
+    unsloth_version unsloth_tokenizer_class bos_token_id eos_token_id pad_token_id sep_token_id
+    unk_token_id mask_token_id cls_token_id decoder_start_token_id forced_bos_token_id
+    forced_eos_token_id suppress_tokens begin_suppress_tokens bad_words_ids max_length
+    min_length max_new_tokens do_sample early_stopping num_beams num_beam_groups
+    diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty
+    no_repeat_ngram_size encoder_no_repeat_ngram_size num_return_sequences
+    remove_invalid_values exponential_decay_length_penalty""".split()
+)
+_ROPE_USED = frozenset({"rope_type", "type", "rope_theta"})
+_LLAMA3_USED = _ROPE_USED | {
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "original_max_position_embeddings",
+}
+# Parts of a model that are never stored in FP8, so that leaving them out says nothing.
+_NEVER_FP8 = frozenset(
+    """lm_head embed_tokens norm input_layernorm post_attention_layernorm q_norm k_norm""".split()
+)
 
 
 def spec_from_folder(folder: Path) -> ModelSpec:
@@ -31,14 +86,7 @@ def spec_from_folder(folder: Path) -> ModelSpec:
         ModelError: a file is missing or unreadable, or the model is of no known kind.
     """
     path = folder / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError(f"{path} is missing; {folder} is not a model folder.") from None
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read: {error}. Fetch the file again.") from error
-    if not isinstance(config, dict):
-        raise ModelError(f"{path} is not a model configuration.")
+    config = read_json(path, f"{folder} is not a model folder.")
     bos = leading_token(read_tokenizer_json(folder / "tokenizer.json"))
     return spec_from_config(config, bos, path)
 
@@ -52,160 +100,185 @@ def spec_from_config(config: dict[str, Any], bos: int | None, path: Path) -> Mod
         path: the file, for messages.
 
     Raises:
-        ModelError: the architecture, or a part of it, is not supported.
+        ModelError: the architecture, or a part of it, is not supported, or a value is wrong.
     """
-    names = config.get("architectures") or ["none"]
-    architecture = _HUGGING_FACE.get(names[0])
-    if architecture is None:
-        raise ModelError(
-            f"{path} names the architecture {names[0]}; Covey runs {', '.join(_HUGGING_FACE)}."
-        )
-    _refuse_unsupported(config, path)
-    heads = _number(config, "num_attention_heads", path)
-    hidden = _number(config, "hidden_size", path)
-    theta, scaling = _rope(config, path)
-    return ModelSpec(
-        architecture=architecture,
-        layers=_number(config, "num_hidden_layers", path),
-        hidden=hidden,
-        heads=heads,
-        kv_heads=config.get("num_key_value_heads") or heads,
-        d_head=config.get("head_dim") or hidden // heads,
-        ffn=_number(config, "intermediate_size", path),
-        vocab=_number(config, "vocab_size", path),
-        context=_number(config, "max_position_embeddings", path),
-        rope_theta=theta,
-        rope_scaling=scaling,
-        norm_eps=float(config.get("rms_norm_eps", 1e-6)),
-        qk_norm=architecture in _QK_NORM,
-        tied_head=bool(config.get("tie_word_embeddings", False)),
-        bos=bos,
-        weight_dtype=_weight_dtype(config, path),
+    fields = Fields(config, path)
+    architecture = _architecture(fields)
+    fields.known(_USED, _NEUTRAL, lambda key: key in _HARMLESS or key.startswith("_"))
+    heads, hidden = fields.whole("num_attention_heads"), fields.whole("hidden_size")
+    context = fields.whole("max_position_embeddings", most=MOST_CONTEXT)
+    layers = fields.whole("num_hidden_layers")
+    theta, scaling = _rope(fields, architecture)
+    _refuse_windows(fields, layers, context)
+    return checked_spec(
+        ModelSpec(
+            architecture=architecture,
+            layers=layers,
+            hidden=hidden,
+            heads=heads,
+            kv_heads=fields.whole("num_key_value_heads", heads),
+            d_head=fields.whole("head_dim", max(hidden // heads, 1)),
+            ffn=fields.whole("intermediate_size"),
+            vocab=fields.whole("vocab_size"),
+            context=context,
+            rope_theta=theta,
+            rope_scaling=scaling,
+            norm_eps=fields.real("rms_norm_eps", 1e-30, MOST_EPS),
+            qk_norm=architecture in _QK_NORM,
+            tied_head=fields.flag("tie_word_embeddings", False),
+            bos=bos,
+            weight_dtype=_weight_dtype(fields),
+        ),
+        path,
     )
 
 
-def spec_from_gguf(file: GgufFile) -> ModelSpec:
-    """The spec that a GGUF file's metadata describes.
-
-    Raises:
-        ModelError: a key is missing or the architecture is not supported.
-    """
-    architecture = file.get("general.architecture", str)
-    if architecture not in _GGUF:
+def checked_spec(spec: ModelSpec, path: Path) -> ModelSpec:
+    """The spec itself where its numbers fit each other; ModelError where they do not."""
+    if spec.d_head % 2:
         raise ModelError(
-            f"{file.path} is of architecture {architecture}; Covey runs {', '.join(_GGUF)}."
+            f"{path}: heads of {spec.d_head} dimensions cannot be rotated, which takes pairs."
         )
-    for scaled in (f"{architecture}.rope.scaling.type", "rope_freqs.weight"):
-        if file.metadata.get(scaled, "none") != "none" or scaled in file.tensors:
-            raise ModelError(
-                f"{file.path} stretches its positions ({scaled}), which Covey reads from"
-                " safetensors only. Use the model's safetensors folder."
-            )
-    heads = file.get(f"{architecture}.attention.head_count", int)
-    hidden = file.get(f"{architecture}.embedding_length", int)
-    adds_bos = file.get("tokenizer.ggml.add_bos_token", bool, False)
-    return ModelSpec(
-        architecture=architecture,
-        layers=file.get(f"{architecture}.block_count", int),
-        hidden=hidden,
-        heads=heads,
-        kv_heads=file.get(f"{architecture}.attention.head_count_kv", int, heads),
-        d_head=file.get(f"{architecture}.attention.key_length", int, hidden // heads),
-        ffn=file.get(f"{architecture}.feed_forward_length", int),
-        vocab=len(file.get("tokenizer.ggml.tokens", list)),
-        context=file.get(f"{architecture}.context_length", int),
-        rope_theta=file.get(f"{architecture}.rope.freq_base", float, 10000.0),
-        rope_scaling=None,
-        norm_eps=file.get(f"{architecture}.attention.layer_norm_rms_epsilon", float),
-        qk_norm=architecture in _QK_NORM,
-        tied_head="output.weight" not in file.tensors,
-        bos=file.get("tokenizer.ggml.bos_token_id", int) if adds_bos else None,
-        weight_dtype=WeightDtype.FLOAT32,
-    )
+    if spec.heads % spec.kv_heads:
+        raise ModelError(
+            f"{path}: {spec.heads} query heads cannot share {spec.kv_heads} key and value heads."
+        )
+    if spec.bos is not None and not 0 <= spec.bos < spec.vocab:
+        raise ModelError(
+            f"{path}: prompts begin with token {spec.bos}, and the vocabulary has {spec.vocab:,}."
+            " The tokenizer and the weights do not belong together."
+        )
+    return spec
 
 
 def read_tokenizer_json(path: Path) -> dict[str, Any]:
     """The parsed `tokenizer.json`; raises ModelError where there is none."""
-    try:
-        parsed = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError(
-            f"{path} is missing. Covey needs the tokenizer.json beside the weights."
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read: {error}. Fetch the file again.") from error
-    if not isinstance(parsed, dict) or "model" not in parsed:
+    parsed = read_json(path, "Covey needs the tokenizer.json beside the weights.")
+    if not isinstance(parsed.get("model"), dict):
         raise ModelError(f"{path} is not a tokenizer: it has no model part.")
     return parsed
 
 
 def leading_token(spec: dict[str, Any]) -> int | None:
-    """The token that a parsed tokenizer.json puts before every text (BOS), or None."""
-    processor = spec.get("post_processor") or {}
-    for step in processor.get("processors", [processor]):
-        if step.get("type") != "TemplateProcessing" or not step.get("single"):
-            continue
-        name = step["single"][0].get("SpecialToken", {}).get("id")
-        if name is not None:
-            return int(step["special_tokens"][name]["ids"][0])
-    return None
+    """The token that a parsed tokenizer.json puts before every text (BOS), or None.
 
-
-def _number(config: dict[str, Any], key: str, path: Path) -> int:
-    value = config.get(key)
-    if not isinstance(value, int) or value < 1:
-        raise ModelError(f"{path} holds {key} = {value!r}; a positive number is needed.")
-    return value
-
-
-def _refuse_unsupported(config: dict[str, Any], path: Path) -> None:
-    wrong = [
-        key
-        for key in ("attention_bias", "mlp_bias", "use_sliding_window", "num_experts")
-        if config.get(key)
-    ]
-    if config.get("hidden_act", "silu") != "silu":
-        wrong.append("hidden_act")
-    if wrong:
+    Raises:
+        ModelError: it puts more than that around a text.
+    """
+    processor = spec.get("post_processor")
+    if processor is None:
+        return None
+    try:
+        steps = processor["processors"] if processor["type"] == "Sequence" else [processor]
+        found = [token for step in steps if (token := _step_token(step)) is not None]
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise ModelError(
-            f"{path} sets {wrong[0]} = {config[wrong[0]]!r}, which Covey does not compute."
-            " Choose another model."
+            f"The tokenizer's post_processor cannot be read: {error!r}. Covey knows"
+            " TemplateProcessing that puts one token before a text, and ByteLevel."
+        ) from error
+    if len(found) > 1:
+        raise ModelError("The tokenizer puts more than one token before every text.")
+    return found[0] if found else None
+
+
+def _step_token(step: dict[str, Any]) -> int | None:
+    """The token that one step of a post-processor puts before a text."""
+    if step["type"] == "ByteLevel":
+        return None
+    if step["type"] != "TemplateProcessing":
+        raise ValueError(f"a step of type {step['type']!r}")
+    *before, text = step["single"]
+    if "Sequence" not in text or len(before) > 1:
+        raise ValueError("more around a text than one token before it")
+    if not before:
+        return None
+    (token,) = step["special_tokens"][before[0]["SpecialToken"]["id"]]["ids"]
+    if type(token) is not int:
+        raise ValueError(f"a token {token!r}")
+    return token
+
+
+def _architecture(fields: Fields) -> str:
+    names = fields.items("architectures", str, ["none"])
+    architecture = _ARCHITECTURES.get(names[0]) if len(names) == 1 else None
+    if architecture is None:
+        raise ModelError(
+            f"{fields.path} names the architecture {', '.join(names) or 'none'}; Covey runs"
+            f" {', '.join(_ARCHITECTURES)}."
         )
+    if fields.text("model_type", architecture) != architecture:
+        fields.refuse("model_type", f"a {names[0]} is of type {architecture}")
+    return architecture
 
 
-def _rope(config: dict[str, Any], path: Path) -> tuple[float, Llama3Rope | None]:
+def _refuse_windows(fields: Fields, layers: int, context: int) -> None:
+    """Refuse attention that does not reach back to the first token."""
+    if fields.get("sliding_window") is not None and fields.whole("sliding_window") < context:
+        fields.unsupported("sliding_window")
+    types = fields.items("layer_types", str, [])
+    if types and (len(types) != layers or set(types) != {"full_attention"}):
+        fields.unsupported("layer_types")
+
+
+def _rope(fields: Fields, architecture: str) -> tuple[float, Llama3Rope | None]:
     """Base and stretching of the rotary positions, in either spelling of the field."""
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    theta = float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0)
-    kind = rope.get("rope_type") or rope.get("type") or "default"
-    if kind == "default":
-        return theta, None
-    if kind != "llama3":
+    places = [part for key in ("rope_parameters", "rope_scaling") if (part := fields.part(key))]
+    rope = places[0] if places else Fields({}, fields.path, "rope_parameters.")
+    if len(places) == 2 and fields.get("rope_scaling") != fields.get("rope_parameters"):
+        fields.refuse("rope_scaling", "rope_parameters say otherwise")
+    kind = rope.text("rope_type", rope.text("type", "default"))
+    if kind not in ("default", "llama3"):
         raise ModelError(
-            f"{path} stretches its positions by {kind!r}; Covey knows only 'llama3'."
+            f"{fields.path} stretches its positions by {kind!r}; Covey knows only 'llama3'."
             " Remove the scaling to run within the original context."
         )
-    return theta, Llama3Rope(
-        factor=float(rope["factor"]),
-        low_factor=float(rope["low_freq_factor"]),
-        high_factor=float(rope["high_freq_factor"]),
-        original_context=int(rope["original_max_position_embeddings"]),
+    if rope.text("type", kind) != kind:
+        rope.refuse("type", f"rope_type is {kind!r}")
+    used = _LLAMA3_USED if kind == "llama3" else _ROPE_USED
+    rope.known(used, {"partial_rotary_factor": (1,)}, lambda key: False)
+    outer = [place for place in (rope, fields) if place.get("rope_theta") is not None]
+    theta = (outer or [fields])[0].real("rope_theta", 1.0, MOST_THETA, _THETA.get(architecture))
+    if outer and outer[-1].get("rope_theta") != outer[0].get("rope_theta"):
+        outer[-1].refuse("rope_theta", f"{rope.prefix}rope_theta is {theta:g}")
+    return theta, _stretching(rope) if kind == "llama3" else None
+
+
+def _stretching(rope: Fields) -> Llama3Rope:
+    low = rope.real("low_freq_factor", 1e-6, 1e6)
+    high = rope.real("high_freq_factor", 1e-6, 1e6)
+    if not low < high:
+        rope.refuse("high_freq_factor", f"more than the {low:g} of low_freq_factor is needed")
+    return Llama3Rope(
+        factor=rope.real("factor", 1.0, 1e6),
+        low_factor=low,
+        high_factor=high,
+        original_context=rope.whole("original_max_position_embeddings", most=MOST_CONTEXT),
     )
 
 
-def _weight_dtype(config: dict[str, Any], path: Path) -> WeightDtype:
-    quantised = config.get("quantization_config")
-    if quantised:
-        if quantised.get("quant_method") == "fp8" and quantised.get("weight_block_size") == [
-            128,
-            128,
-        ]:
-            return WeightDtype.FLOAT8
+def _weight_dtype(fields: Fields) -> WeightDtype:
+    quantised = fields.part("quantization_config")
+    if quantised is not None:
+        return _block_fp8(quantised)
+    key = "torch_dtype" if fields.get("dtype") is None else "dtype"
+    name = fields.text(key, "float32")
+    if name not in _DTYPES:
+        raise ModelError(f"{fields.path}: weights of dtype {name!r} cannot be read.")
+    return _DTYPES[name]
+
+
+def _block_fp8(quantised: Fields) -> WeightDtype:
+    method = quantised.text("quant_method")
+    if method != "fp8" or quantised.get("weight_block_size") != [128, 128]:
         raise ModelError(
-            f"{path}: weights quantised by {quantised.get('quant_method')!r} cannot be read."
+            f"{quantised.path}: weights quantised by {method!r} cannot be read."
             " Covey reads FP8 in blocks of 128x128, BF16, FP16 and FP32."
         )
-    name = str(config.get("dtype") or config.get("torch_dtype") or "float32")
-    if name not in _DTYPES:
-        raise ModelError(f"{path}: weights of dtype {name!r} cannot be read.")
-    return _DTYPES[name]
+    lists = ("modules_to_not_convert", "ignored_layers")
+    neutral = {"activation_scheme": ("dynamic",), "fmt": ("e4m3",), "dequantize": (False,)}
+    quantised.known({"quant_method", "weight_block_size", *lists}, neutral, lambda key: False)
+    for key in lists:
+        names = {name.rpartition(".")[2] for name in quantised.items(key, str, [])}
+        if not names <= _NEVER_FP8:
+            quantised.unsupported(key)
+    return WeightDtype.FLOAT8

@@ -17,10 +17,17 @@ from torch import Tensor
 from covey.errors import ModelError
 from covey.kernels.base import Chunk, Kernels, KvLayer, Plan, Weight
 from covey.models.checkpoint import Checkpoint
+from covey.models.shapes import (
+    EMBEDDING,
+    FINAL_NORM,
+    HEAD,
+    layer_shapes,
+    scale_name,
+    scale_shape,
+)
 from covey.models.spec import ModelSpec
 
 _FP8 = torch.float8_e4m3fn
-_BLOCK = 128  # rows and columns that share one FP8 scale
 
 Rounding = Callable[[Weight], Weight]
 
@@ -144,40 +151,41 @@ def load_weights(
         ModelError: a tensor is missing, damaged, or of a wrong shape or dtype.
     """
     reader = _Reader(checkpoint, device, dtype, rounding)
-    embedding = reader.tensor("model.embed_tokens.weight", (spec.vocab, spec.hidden))
+    embedding = reader.tensor(EMBEDDING, (spec.vocab, spec.hidden))
     layers = tuple(_layer_weights(spec, reader, i) for i in range(spec.layers))
-    return DenseWeights(
-        embedding=embedding,
-        layers=layers,
-        final_norm=reader.tensor("model.norm.weight", (spec.hidden,)),
-        head=embedding
-        if spec.tied_head
-        else reader.tensor("lm_head.weight", (spec.vocab, spec.hidden)),
-    )
+    final_norm = reader.tensor(FINAL_NORM, (spec.hidden,))
+    if not spec.tied_head:
+        head = reader.tensor(HEAD, (spec.vocab, spec.hidden))
+        return DenseWeights(embedding, layers, final_norm, head)
+    # Some files hold the embedding a second time.
+    if HEAD in checkpoint.tensors and checkpoint.digest(HEAD) != checkpoint.digest(EMBEDDING):
+        raise ModelError(
+            f"{checkpoint.path} ties {HEAD} to {EMBEDDING} (tie_word_embeddings), but holds two"
+            " different tensors. Its configuration and its weights do not belong together."
+        )
+    return DenseWeights(embedding, layers, final_norm, embedding)
 
 
 def _layer_weights(spec: ModelSpec, reader: _Reader, number: int) -> LayerWeights:
-    prefix = f"model.layers.{number}."
-    attention, mlp = prefix + "self_attn.", prefix + "mlp."
-    hidden, q_width, kv_width, ffn = spec.hidden, spec.q_width, spec.kv_width, spec.ffn
-    head = (spec.d_head,)
-    qk_norms = None
-    if spec.qk_norm:
-        qk_norms = (
-            reader.tensor(attention + "q_norm.weight", head),
-            reader.tensor(attention + "k_norm.weight", head),
-        )
-    qkv = [("q_proj", q_width), ("k_proj", kv_width), ("v_proj", kv_width)]
+    shapes = layer_shapes(spec)
+
+    def named(key: str) -> str:
+        return f"model.layers.{number}.{key}.weight"
+
+    def tensor(key: str) -> Tensor:
+        return reader.tensor(named(key), shapes[key])
+
+    def matrix(*keys: str) -> Weight:
+        return reader.matrix([(named(key), shapes[key]) for key in keys])
+
     return LayerWeights(
-        attention_norm=reader.tensor(prefix + "input_layernorm.weight", (hidden,)),
-        qk_norms=qk_norms,
-        qkv=reader.matrix([(f"{attention}{n}.weight", rows) for n, rows in qkv], hidden),
-        output=reader.matrix([(attention + "o_proj.weight", hidden)], q_width),
-        mlp_norm=reader.tensor(prefix + "post_attention_layernorm.weight", (hidden,)),
-        gate_up=reader.matrix(
-            [(mlp + "gate_proj.weight", ffn), (mlp + "up_proj.weight", ffn)], hidden
-        ),
-        down=reader.matrix([(mlp + "down_proj.weight", hidden)], ffn),
+        attention_norm=tensor("input_layernorm"),
+        qk_norms=(tensor("self_attn.q_norm"), tensor("self_attn.k_norm")) if spec.qk_norm else None,
+        qkv=matrix("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        output=matrix("self_attn.o_proj"),
+        mlp_norm=tensor("post_attention_layernorm"),
+        gate_up=matrix("mlp.gate_proj", "mlp.up_proj"),
+        down=matrix("mlp.down_proj"),
     )
 
 
@@ -200,35 +208,50 @@ class _Reader:
         found = self._checkpoint.read(name, shape)
         if found.dtype is _FP8:
             raise ModelError(f"{name} is stored as FP8 but must be BF16, FP16 or FP32.")
-        return found.to(self._device, self._dtype)
+        return self._finite(name, found.to(self._device, self._dtype))
 
-    def matrix(self, parts: list[tuple[str, int]], width: int) -> Weight:
+    def matrix(self, parts: list[tuple[str, tuple[int, ...]]]) -> Weight:
         """Matrices of equal width, one below the other."""
         out: Tensor | None = None
         scales: list[Tensor] = []
         start = 0
-        total = sum(rows for _, rows in parts)
-        for name, rows in parts:
-            found = self._checkpoint.read(name, (rows, width))
+        total, width = sum(shape[0] for _, shape in parts), parts[0][1][1]
+        for name, shape in parts:
+            found = self._checkpoint.read(name, shape)
             dtype = _FP8 if found.dtype is _FP8 else self._dtype
             if found.dtype is _FP8:
-                scales.append(self._scales(name, rows, width))
+                scales.append(self._scales(name, shape))
             if out is None:
                 out = torch.empty(total, width, device=self._device, dtype=dtype)
             elif out.dtype is not dtype:
                 raise ModelError(f"{name} is of another dtype than {parts[0][0]}.")
-            out[start : start + rows] = found.to(self._device)
-            start += rows
+            rows = out[start : start + shape[0]]
+            rows.copy_(found.to(self._device))
+            self._finite(name, rows)
+            start += shape[0]
         if out is None:
             raise ModelError("a matrix needs at least one part")
         matrix = Weight(out, torch.cat(scales) if scales else None)
         return matrix if self._rounding is None else self._rounding(matrix)
 
-    def _scales(self, name: str, rows: int, width: int) -> Tensor:
-        if rows % _BLOCK or width % _BLOCK:
+    def _scales(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        scales = scale_name(name)
+        found = self._checkpoint.read(scales, scale_shape(name, shape))
+        return self._finite(scales, found.to(self._device, torch.float32))
+
+    def _finite(self, name: str, tensor: Tensor) -> Tensor:
+        """The tensor itself; ModelError where it holds a NaN or an infinity."""
+        if not _is_finite(tensor):
             raise ModelError(
-                f"{name} is {rows} x {width}; FP8 weights must be multiples of {_BLOCK}."
+                f"{self._checkpoint.path}: tensor {name} holds weights that are no finite numbers,"
+                " with which no answer can be computed. Fetch the model again."
             )
-        shape = (rows // _BLOCK, width // _BLOCK)
-        found = self._checkpoint.read(name.replace(".weight", ".weight_scale_inv"), shape)
-        return found.to(self._device, torch.float32)
+        return tensor
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    if tensor.dtype is _FP8:  # which has no infinities, and two NaNs
+        return not ((tensor.view(torch.uint8) & 0x7F) == 0x7F).any()
+    # A NaN is the least and the greatest of what it is among; no copy is made.
+    low, high = torch.aminmax(tensor)
+    return bool(torch.isfinite(low) & torch.isfinite(high))

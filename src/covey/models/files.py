@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import stat
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from covey.errors import ModelError
-from covey.models.config import spec_from_folder, spec_from_gguf
+from covey.models.config import spec_from_folder
+from covey.models.fields import Fields
 from covey.models.gguf import GgufFile
+from covey.models.gguf_spec import spec_from_gguf
 from covey.models.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -27,9 +30,14 @@ class ModelFiles:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if not path.exists():
-            raise ModelError(f"{path} does not exist.")
-        if path.is_file() and path.suffix != ".gguf":
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            raise ModelError(f"{path} does not exist.") from None
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            raise ModelError(f"{path} cannot be read: {error}.") from error
+        self._is_file = not stat.S_ISDIR(mode)
+        if self._is_file and path.suffix != ".gguf":
             raise ModelError(
                 f"{path} is neither a .gguf file nor a model folder. Covey reads weights from"
                 " GGUF and safetensors only."
@@ -38,7 +46,7 @@ class ModelFiles:
     @cached_property
     def gguf(self) -> GgufFile | None:
         """The opened file, None for a folder."""
-        return GgufFile(self.path) if self.path.is_file() else None
+        return GgufFile(self.path) if self._is_file else None
 
     @cached_property
     def spec(self) -> ModelSpec:
@@ -48,23 +56,24 @@ class ModelFiles:
 
     @cached_property
     def encoder(self) -> TextEncoder:
-        """The model's tokenizer; ModelError where it is damaged or of no known kind."""
+        """The model's tokenizer; ModelError where it is damaged or not that of the weights."""
         # `import covey` must stay light; the tokenizer library is needed from here on.
         from covey.models.tokenizer import encoder_from_file, encoder_from_gguf
 
         file = self.gguf
         if file is None:
-            return encoder_from_file(self.path / "tokenizer.json")
-        model = file.get("tokenizer.ggml.model", str)
+            return encoder_from_file(self.path / "tokenizer.json", self.spec.vocab)
+        fields = Fields(file.metadata, self.path, "tokenizer.ggml.", " in its metadata")
+        model = fields.text("model")
         if model != "gpt2":
             raise ModelError(
                 f"{self.path} holds a {model!r} tokenizer; Covey builds byte-level BPE ('gpt2')"
                 " from GGUF. Use the model's safetensors folder."
             )
         return encoder_from_gguf(
-            file.get("tokenizer.ggml.tokens", list),
-            file.get("tokenizer.ggml.token_type", list),
-            file.get("tokenizer.ggml.merges", list),
-            file.get("tokenizer.ggml.pre", str),
+            fields.items("tokens", str),
+            fields.items("token_type", int),
+            fields.items("merges", str),
+            fields.text("pre"),
             self.path,
         )

@@ -6,11 +6,10 @@ the few lines below; block formats are dequantised by the `gguf` package.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import mmap
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,20 @@ import numpy as np
 import numpy.typing as npt
 
 from covey.errors import ModelError
+from covey.models.reading import Bytes, WeightFile
+from covey.models.shapes import StoredTensor, check_shape
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"}
 _SCALARS |= {10: "Q", 11: "q", 12: "d"}
+_STRUCTS = {code: struct.Struct("<" + code) for code in _SCALARS.values()}
 _STRING, _ARRAY = 8, 9
-_SAMPLE = 4096  # bytes hashed at either end of a tensor
 _ROWS_AT_A_TIME = 4096  # bounds the temporaries of dequantising a large table
+_AHEAD = 1 << 20  # bytes of a header read at a time
+_MOST_HEADER = 256 << 20  # the largest vocabularies take some 20 MB
+_MOST_KEYS, _MOST_TENSORS = 1 << 16, 1 << 20
+_MOST_ITEMS = 1 << 22  # of an array: the largest vocabularies have a quarter million tokens
+_MOST_DIMENSIONS = 4  # of the format
+_MOST_ALIGNMENT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +62,48 @@ class GgufFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            with path.open("rb") as file:
-                self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except FileNotFoundError:
-            raise ModelError(f"{path} does not exist.") from None
-        except (OSError, ValueError) as error:  # ValueError: an empty file
-            raise ModelError(f"{path} cannot be read: {error}.") from error
-        try:
-            self.metadata, self.tensors = _Header(self._bytes, path).read()
-        except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
-            raise ModelError(
-                f"{path} is damaged: its header ends or breaks off ({error}). Fetch it again."
-            ) from error
+        self._file = WeightFile(path)
+        header = _Header(self._file)
+        self.metadata, self.tensors = header.read()
+        # What is hashed is what was read: the header's bytes stay those of this moment.
+        self._header_end = header.end
+        self._file.digest(0, header.end)
 
-    def get(self, key: str, kind: type, default: Any = None) -> Any:
-        """A metadata value of a given type; ModelError where it is missing or of another."""
-        value = self.metadata.get(key, default)
-        if kind is float and isinstance(value, int):
-            value = float(value)
-        if value is None:
-            raise ModelError(f"{self.path} has no {key} in its metadata; is it a language model?")
-        if not isinstance(value, kind):
-            raise ModelError(f"{self.path} holds {key} = {value!r}, which is no {kind.__name__}.")
-        return value
+    @cached_property
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Where each tensor starts and stops in the file.
+
+        Raises:
+            ModelError: tensors overlap, end behind the file, or are of an unknown format.
+        """
+        found = {
+            name: (entry.start, entry.start + self._bytes_of(name, entry))
+            for name, entry in self.tensors.items()
+        }
+        at, before = self._header_end, "the header"
+        for name, (start, stop) in sorted(found.items(), key=lambda item: item[1]):
+            if start < at:
+                raise ModelError(
+                    f"{self.path} is damaged: tensor {name} begins at byte {start:,}, within"
+                    f" {before}. Fetch it again."
+                )
+            if stop > self._file.size:
+                raise ModelError(
+                    f"{self.path} is cut off: tensor {name} ends at byte {stop:,}, the file at"
+                    f" {self._file.size:,}. Fetch it again."
+                )
+            at, before = stop, f"tensor {name}"
+        return found
+
+    @cached_property
+    def stored(self) -> dict[str, StoredTensor]:
+        """What the file says of each tensor; ModelError as for `places`."""
+        return {
+            name: StoredTensor(
+                self.tensors[name].shape, _format(self.tensors[name].kind)[0], self.path
+            )
+            for name in self.places
+        }
 
     def read(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
         """One tensor, dequantised.
@@ -99,47 +124,38 @@ class GgufFile:
             raise ModelError(
                 f"{self.path} has no tensor {name}. The file is incomplete or of another model."
             )
-        if entry.shape != shape:
-            raise ModelError(
-                f"{self.path}: tensor {name} has shape {list(entry.shape)}, the model needs"
-                f" {list(shape)}. The file and its metadata do not belong together."
-            )
-        return self._dequantise(name, entry)
+        start, stop = self.places[name]
+        check_shape(name, self.stored[name], shape)
+        return self._dequantise(name, entry, self._file.read(start, stop))
+
+    def digest(self, name: str) -> bytes:
+        """See `Checkpoint.digest`."""
+        return self._file.digest(*self.places[name])
 
     def fingerprint(self) -> str:
-        """Hex digest of the header and of both ends of every tensor."""
-        starts = sorted(entry.start for entry in self.tensors.values())
-        digest = hashlib.sha256(self._bytes[: starts[0] if starts else None])
-        for start, stop in zip(starts, [*starts[1:], len(self._bytes)], strict=True):
-            digest.update(self._bytes[start : min(start + _SAMPLE, stop)])
-            digest.update(self._bytes[max(start, stop - _SAMPLE) : stop])
-        return digest.hexdigest()
+        """See `Checkpoint.fingerprint`."""
+        return self._file.fingerprint([(0, self._header_end), *self.places.values()])
 
-    def _dequantise(self, name: str, entry: TensorEntry) -> npt.NDArray[np.float32]:
-        from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-        from gguf.quants import dequantize
-
-        try:
-            kind = GGMLQuantizationType(entry.kind)
-            block, block_bytes = GGML_QUANT_SIZES[kind]
-        except (ValueError, KeyError):
-            raise self._unreadable(name, f"type {entry.kind}") from None
+    def _bytes_of(self, name: str, entry: TensorEntry) -> int:
+        kind, block, block_bytes = _format(entry.kind)
+        if not block:
+            raise self._unreadable(name, kind)
         width = entry.shape[-1]
         if width % block:
             raise ModelError(
                 f"{self.path}: tensor {name} is {width} wide, no multiple of the {block} weights"
-                f" of a {kind.name} block. The file is damaged; fetch it again."
+                f" of a {kind} block. The file is damaged; fetch it again."
             )
-        rows, row_bytes = math.prod(entry.shape[:-1]), width // block * block_bytes
-        if entry.start + rows * row_bytes > len(self._bytes):
-            raise ModelError(
-                f"{self.path} is cut off: tensor {name} ends at byte"
-                f" {entry.start + rows * row_bytes:,}, the file at {len(self._bytes):,}."
-                " Fetch it again."
-            )
-        packed = np.frombuffer(self._bytes, np.uint8, rows * row_bytes, entry.start)
-        packed = packed.reshape(rows, row_bytes)
-        out = np.empty((rows, width), dtype=np.float32)
+        return math.prod(entry.shape) // block * block_bytes
+
+    def _dequantise(self, name: str, entry: TensorEntry, content: Bytes) -> npt.NDArray[np.float32]:
+        from gguf.constants import GGMLQuantizationType
+        from gguf.quants import dequantize
+
+        kind = GGMLQuantizationType(entry.kind)
+        rows = math.prod(entry.shape[:-1])
+        packed = content.reshape(rows, -1)
+        out = np.empty((rows, entry.shape[-1]), dtype=np.float32)
         try:
             for first in range(0, rows, _ROWS_AT_A_TIME):
                 part = slice(first, first + _ROWS_AT_A_TIME)
@@ -155,56 +171,97 @@ class GgufFile:
         )
 
 
-class _Header:
-    """A cursor over the start of the file."""
+def _format(kind: int) -> tuple[str, int, int]:
+    """Name of a ggml type, weights of a block, and its bytes; no weights where it is not known."""
+    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-    def __init__(self, data: mmap.mmap, path: Path) -> None:
-        self._data = data
-        self._path = path
+    try:
+        known = GGMLQuantizationType(kind)
+        return known.name, *GGML_QUANT_SIZES[known]
+    except (ValueError, KeyError):
+        return f"type {kind}", 0, 0
+
+
+class _Header:
+    """A cursor over the start of the file.
+
+    Attributes:
+        end: where the header stops, once it is read.
+    """
+
+    def __init__(self, file: WeightFile) -> None:
+        self._file = file
+        self._data = bytearray()
         self._at = 0
+        self.end = 0
 
     def read(self) -> tuple[dict[str, Any], dict[str, TensorEntry]]:
-        if self._data[:4] != b"GGUF":
-            raise ModelError(f"{self._path} is not a GGUF file: it does not begin with GGUF.")
-        self._at = 4
+        if self._file.size < 4 or self._data[self._skip(4) : 4] != b"GGUF":
+            raise ModelError(f"{self._file.path} is not a GGUF file: it does not begin with GGUF.")
         version = self._scalar("I")
         if version not in (2, 3):
             raise ModelError(
-                f"{self._path} is GGUF version {version}; Covey reads little-endian 2 and 3."
+                f"{self._file.path} is GGUF version {version}; Covey reads little-endian 2 and 3."
             )
         tensor_count, key_count = self._scalar("Q"), self._scalar("Q")
-        metadata = {}
+        if tensor_count > _MOST_TENSORS or key_count > _MOST_KEYS:
+            raise self._damaged(f"it has {key_count:,} keys and {tensor_count:,} tensors")
+        metadata: dict[str, Any] = {}
         for _ in range(key_count):
             key = self._string()
+            if key in metadata:
+                raise self._damaged(f"it says {key} twice")
             metadata[key] = self._value(self._scalar("I"))
         entries = [self._entry() for _ in range(tensor_count)]
+        self.end = self._at
         alignment = metadata.get("general.alignment", 32)
+        if type(alignment) is not int or not 1 <= alignment <= _MOST_ALIGNMENT or alignment % 8:
+            raise self._damaged(f"tensors begin at multiples of {alignment!r} bytes")
         base = -(-self._at // alignment) * alignment
-        return metadata, {
-            name: TensorEntry(shape, kind, base + offset) for name, shape, kind, offset in entries
-        }
+        tensors: dict[str, TensorEntry] = {}
+        for name, shape, kind, offset in entries:
+            if name in tensors:
+                raise self._damaged(f"it has two tensors {name}")
+            if offset % alignment:
+                raise self._damaged(f"tensor {name} begins at no multiple of {alignment} bytes")
+            tensors[name] = TensorEntry(shape, kind, base + offset)
+        return metadata, tensors
 
     def _entry(self) -> tuple[str, tuple[int, ...], int, int]:
         name = self._string()
         dimensions = self._scalar("I")
-        if dimensions > 8:
-            raise IndexError(f"{dimensions} dimensions")
+        if not 1 <= dimensions <= _MOST_DIMENSIONS:
+            raise self._damaged(f"tensor {name} has {dimensions} dimensions")
         shape = tuple(self._scalar("Q") for _ in range(dimensions))[::-1]
+        if 0 in shape:
+            raise self._damaged(f"tensor {name} has no weights")
         return name, shape, self._scalar("I"), self._scalar("Q")
 
+    def _skip(self, count: int) -> int:
+        """Where the next bytes begin, of which the cursor then stands behind."""
+        start = self._at
+        self._at += count
+        if self._at > len(self._data):
+            self._read_on()
+        return start
+
+    def _read_on(self) -> None:
+        """Read to the cursor, and ahead as far as the file goes."""
+        if self._at > min(self._file.size, _MOST_HEADER):
+            raise self._damaged(f"its header ends or breaks off before byte {self._at:,}")
+        have = len(self._data)
+        stop = min(max(self._at, have + _AHEAD), self._file.size)
+        self._data += self._file.read(have, stop).data
+
     def _scalar(self, code: str) -> Any:
-        (value,) = struct.unpack_from("<" + code, self._data, self._at)
-        self._at += struct.calcsize("<" + code)
-        return value
+        return _STRUCTS[code].unpack_from(self._data, self._skip(_STRUCTS[code].size))[0]
 
     def _string(self) -> str:
-        length = self._scalar("Q")
-        end = self._at + length
-        if end > len(self._data):
-            raise IndexError(f"a text of {length:,} bytes")
-        text = self._data[self._at : end].decode()
-        self._at = end
-        return text
+        start = self._skip(self._scalar("Q"))
+        try:
+            return self._data[start : self._at].decode()
+        except UnicodeDecodeError as error:
+            raise self._damaged(f"a text of it is none ({error.reason})") from None
 
     def _value(self, kind: int) -> Any:
         if kind == _STRING:
@@ -212,11 +269,16 @@ class _Header:
         if kind in _SCALARS:
             return self._scalar(_SCALARS[kind])
         if kind != _ARRAY:
-            raise IndexError(f"value type {kind}")
+            raise self._damaged(f"it has a value of type {kind}")
         item, count = self._scalar("I"), self._scalar("Q")
+        if count > _MOST_ITEMS:
+            raise self._damaged(f"it has a list of {count:,} values")
+        if item == _STRING:
+            return [self._string() for _ in range(count)]
         if item not in _SCALARS:
-            return [self._value(item) for _ in range(count)]
+            raise self._damaged(f"it has a list of values of type {item}")
         code = f"<{count}{_SCALARS[item]}"
-        values = struct.unpack_from(code, self._data, self._at)
-        self._at += struct.calcsize(code)
-        return list(values)
+        return list(struct.unpack_from(code, self._data, self._skip(struct.calcsize(code))))
+
+    def _damaged(self, reason: str) -> ModelError:
+        return ModelError(f"{self._file.path} is damaged: {reason}. Fetch the file again.")

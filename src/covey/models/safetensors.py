@@ -1,20 +1,50 @@
-"""Read a folder of safetensors files as a checkpoint. Nothing is ever unpickled."""
+"""Read a folder of safetensors files as a checkpoint. Nothing is ever unpickled.
+
+Format: https://huggingface.co/docs/safetensors: eight bytes of length, a JSON table of that
+length, and the tensors, which fill the rest of the file without a gap.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import json
+import math
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from covey.errors import ModelError
+from covey.models.fields import Fields
+from covey.models.reading import WeightFile, parse_json, read_json
+from covey.models.shapes import StoredTensor, check_shape
 
-_READABLE = (torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn)
-_SAMPLE = 4096  # bytes hashed at the start and the end of every tensor
+_READABLE = {
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
+}
+# What a file calls its dtypes, what users do, and their bytes.
+_DTYPES = {
+    "BOOL": ("bool", 1),
+    "U8": ("uint8", 1),
+    "I8": ("int8", 1),
+    "F8_E5M2": ("float8_e5m2", 1),
+    "F8_E4M3": ("float8_e4m3", 1),
+    "U16": ("uint16", 2),
+    "I16": ("int16", 2),
+    "F16": ("float16", 2),
+    "BF16": ("bfloat16", 2),
+    "U32": ("uint32", 4),
+    "I32": ("int32", 4),
+    "F32": ("float32", 4),
+    "U64": ("uint64", 8),
+    "I64": ("int64", 8),
+    "F64": ("float64", 8),
+}
+_MOST_HEADER = 100 << 20  # of the format
+_MOST_DIMENSIONS = 8
+_INDEX = "model.safetensors.index.json"
 
 
 class SafetensorsCheckpoint:
@@ -23,89 +53,151 @@ class SafetensorsCheckpoint:
     Args:
         folder: holds model.safetensors, or shards and model.safetensors.index.json.
 
+    Attributes:
+        path: the folder.
+        tensors: what the files say of each tensor.
+
     Raises:
-        ModelError: there are none, or a file's header is damaged.
+        ModelError: there are none, a file's table is damaged, or two files hold one tensor.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._paths = _shards(folder)
-        self._where: dict[str, Path] = {}
-        self._open: dict[Path, Any] = {}
-        for path in self._paths:
-            self._open[path] = _opened(path)
-            self._where.update(dict.fromkeys(self._open[path].keys(), path))
+        self.path = folder
+        self.tensors: dict[str, StoredTensor] = {}
+        self._shards = [_Shard(path) for path in _shard_paths(folder)]
+        self._where: dict[str, _Shard] = {}
+        for shard in self._shards:
+            for name, tensor in shard.tensors.items():
+                if name in self._where:
+                    raise ModelError(
+                        f"{shard.file.path} and {self._where[name].file.path.name} both hold"
+                        f" {name}. Fetch the folder again."
+                    )
+                self._where[name] = shard
+                self.tensors[name] = tensor
 
     def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """See `Checkpoint.read`."""
-        path = self._where.get(name)
-        if path is None:
+        shard = self._where.get(name)
+        if shard is None:
             raise ModelError(
-                f"{self.folder} has no tensor {name} in its safetensors files."
+                f"{self.path} has no tensor {name} in its safetensors files."
                 " The folder is incomplete or of another model; fetch it again."
             )
-        try:
-            tensor: Tensor = self._open[path].get_tensor(name)
-        except (SafetensorError, ValueError, TypeError, AttributeError) as error:
-            raise ModelError(f"{path}: tensor {name} cannot be read: {error}.") from error
-        if tuple(tensor.shape) != shape:
-            raise ModelError(
-                f"{path}: tensor {name} has shape {list(tensor.shape)}, the model needs"
-                f" {list(shape)}. The weights and config.json do not belong together."
-            )
-        if tensor.dtype not in _READABLE:
-            raise ModelError(
-                f"{path}: tensor {name} is stored as {str(tensor.dtype).removeprefix('torch.')};"
-                " Covey reads FP32, FP16, BF16 and FP8 (e4m3)."
-            )
-        return tensor
+        check_shape(name, self.tensors[name], shape)
+        return shard.read(name)
+
+    def digest(self, name: str) -> bytes:
+        """See `Checkpoint.digest`."""
+        shard = self._where[name]
+        return shard.file.digest(*shard.places[name])
 
     def fingerprint(self) -> str:
         """See `Checkpoint.fingerprint`."""
-        digest = hashlib.sha256()
-        for path in self._paths:
-            _hash_file(path, digest)
-        return digest.hexdigest()
+        prints = [shard.file.fingerprint(shard.pieces) for shard in self._shards]
+        return hashlib.sha256(" ".join(prints).encode()).hexdigest()
 
 
-def _shards(folder: Path) -> list[Path]:
-    index = folder / "model.safetensors.index.json"
-    if not index.exists():
-        single = folder / "model.safetensors"
-        if single.exists():
-            return [single]
-        pickled = [p.name for p in sorted(folder.glob("*.bin")) + sorted(folder.glob("*.pt"))]
+class _Shard:
+    """One open file; see `SafetensorsCheckpoint`.
+
+    Attributes:
+        tensors: what its table says of each.
+        places: where each starts and stops in the file.
+        pieces: these, and the table.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.file = WeightFile(path)
+        length = int.from_bytes(self.file.read(0, min(8, self.file.size)).tobytes(), "little")
+        start = 8 + length
+        if self.file.size < 8 or length > _MOST_HEADER or start > self.file.size:
+            raise _damaged(path, "its table does not fit the file")
+        table = parse_json(self.file.read(8, start).tobytes(), path)
+        _check_metadata(Fields(table, path).part("__metadata__"))
+        table.pop("__metadata__", None)
+        self.tensors: dict[str, StoredTensor] = {}
+        self.places: dict[str, tuple[int, int]] = {}
+        self._codes: dict[str, str] = {}
+        for name in table:
+            entry = Fields(table, path).part(name)
+            if entry is None:
+                raise _damaged(path, f"its table says nothing of {name}")
+            code, shape, (first, last) = _entry(entry)
+            self._codes[name] = code
+            self.tensors[name] = StoredTensor(shape, _DTYPES[code][0], path)
+            self.places[name] = (start + first, start + last)
+        self.pieces = [(0, 8), (8, start), *self.places.values()]
+        _check_cover(sorted(self.places.values()), start, self.file.size, path)
+
+    def read(self, name: str) -> Tensor:
+        """One tensor of the table, in the dtype that it is stored in."""
+        stored, dtype = self.tensors[name], _READABLE.get(self._codes[name])
+        if dtype is None:
+            raise ModelError(
+                f"{self.file.path}: tensor {name} is stored as {stored.dtype};"
+                " Covey reads FP32, FP16, BF16 and FP8 (e4m3)."
+            )
+        content = torch.from_numpy(self.file.read(*self.places[name]))
+        return content.view(dtype).view(stored.shape)
+
+
+def _check_metadata(metadata: Fields | None) -> None:
+    """Refuse matrices that another framework wrote: some have their rows as columns."""
+    if metadata is not None and metadata.text("format", "pt") not in ("pt", "mlx"):
+        metadata.refuse("format", "Covey reads files written by PyTorch or MLX")
+
+
+def _entry(entry: Fields) -> tuple[str, tuple[int, ...], list[int]]:
+    """The dtype, shape, start and stop that a table gives of one tensor."""
+    entry.known({"dtype", "shape", "data_offsets"}, {}, lambda key: False)
+    code = entry.text("dtype")
+    if code not in _DTYPES:
+        entry.refuse("dtype", f"one of {', '.join(_DTYPES)} is needed")
+    shape, offsets = entry.items("shape", int), entry.items("data_offsets", int)
+    if len(shape) > _MOST_DIMENSIONS or any(width < 1 for width in shape):
+        entry.refuse("shape", f"at most {_MOST_DIMENSIONS} positive widths are needed")
+    if len(offsets) != 2 or offsets[1] - offsets[0] != math.prod(shape) * _DTYPES[code][1]:
+        entry.refuse("data_offsets", f"{shape} of {code} take another number of bytes")
+    return code, tuple(shape), offsets
+
+
+def _check_cover(places: list[tuple[int, int]], start: int, size: int, path: Path) -> None:
+    """Refuse tensors that overlap, leave a gap, or do not end with the file."""
+    at = start
+    for first, last in places:
+        if first != at:
+            raise _damaged(
+                path, f"a tensor begins at byte {first:,}, the one before ends at {at:,}"
+            )
+        at = last
+    if at != size:
+        raise _damaged(path, f"its tensors end at byte {at:,}, the file at {size:,}")
+
+
+def _shard_paths(folder: Path) -> list[Path]:
+    """The files of a folder's weights, as its index names them where it has one."""
+    try:
+        present = {entry.name for entry in folder.iterdir()}
+    except OSError as error:
+        raise ModelError(f"{folder} cannot be read: {error}.") from error
+    if _INDEX not in present:
+        if "model.safetensors" in present:
+            return [folder / "model.safetensors"]
+        pickled = [name for name in sorted(present) if name.endswith((".bin", ".pt"))]
         reason = f" It holds {pickled[0]}, which would have to be unpickled." if pickled else ""
         raise ModelError(f"{folder} holds no model.safetensors.{reason}")
-    try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise ModelError(f"{index} cannot be read: {error!r}. Fetch the file again.") from error
-    for name in names:
-        if Path(name).name != name:
+    index = folder / _INDEX
+    named = Fields(read_json(index), index).part("weight_map")
+    if named is None:
+        raise ModelError(f"{index} cannot be read: it has no weight_map. Fetch the file again.")
+    for name in named.values.values():
+        if not isinstance(name, str) or Path(name).name != name:
             raise ModelError(f"{index} points outside its folder: {name!r}.")
-        if not (folder / name).exists():
+        if name not in present:
             raise ModelError(f"{folder / name} is missing, but {index.name} names it.")
-    return [folder / name for name in names]
+    return [folder / name for name in sorted(set(named.values.values()))]
 
 
-def _opened(path: Path) -> Any:
-    try:
-        return safe_open(path, framework="pt")
-    except (SafetensorError, OSError) as error:
-        raise ModelError(f"{path} is damaged or cut off: {error}. Fetch the file again.") from error
-
-
-def _hash_file(path: Path, digest: Any) -> None:
-    """Hash the header, and both ends of every tensor."""
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = file.read(size)
-        digest.update(header)
-        for entry in json.loads(header).values():
-            if "data_offsets" not in entry:
-                continue
-            start, stop = entry["data_offsets"]
-            for at in (start, max(start, stop - _SAMPLE)):
-                file.seek(8 + size + at)
-                digest.update(file.read(min(_SAMPLE, stop - start)))
+def _damaged(path: Path, reason: str) -> ModelError:
+    return ModelError(f"{path} is damaged or cut off: {reason}. Fetch the file again.")

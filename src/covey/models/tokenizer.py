@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,23 +73,54 @@ class TextEncoder:
         return text
 
 
-def encoder_from_file(path: Path) -> TextEncoder:
+def encoder_from_file(path: Path, vocab: int | None = None) -> TextEncoder:
     """Read a Hugging Face `tokenizer.json`.
 
+    Args:
+        path: the file.
+        vocab: tokens that the model has, where a tokenizer of more is to be refused.
+
     Raises:
-        ModelError: the file is missing, is not JSON or is no tokenizer.
+        ModelError: the file is missing, is no tokenizer, or gives tokens that the model lacks.
     """
     spec = read_tokenizer_json(path)
+    model = spec["model"]
+    if model.get("dropout"):
+        raise ModelError(f"{path} sets dropout: it would encode one text in many ways.")
     try:
-        added = {token["content"] for token in spec.pop("added_tokens", ())}
-        spec["added_tokens"] = []
-        spec["post_processor"] = None
-        _drop_unreachable(spec["model"], added)
-        return TextEncoder(Tokenizer.from_str(json.dumps(spec)))
-    except Exception as error:  # the Rust side raises plain Exception
+        added = {token["content"] for token in spec.pop("added_tokens", None) or ()}
+        # What a caller asks for around or instead of a text's own tokens.
+        spec |= {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
+        _drop_unreachable(model, added)
+        encoder = _guarded(lambda: TextEncoder(Tokenizer.from_str(json.dumps(spec))))
+        ids = _token_ids(model["vocab"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelError(
-            f"{path} is not a tokenizer that can be read: {error}. Fetch the file again."
+            f"{path} is not a tokenizer that can be read: {error!r}. Fetch the file again."
         ) from error
+    if len(set(ids)) < len(ids):
+        raise ModelError(f"{path} gives one id to two tokens. Fetch the file again.")
+    if vocab is not None and max(ids, default=0) >= vocab:
+        raise ModelError(
+            f"{path} has a token {max(ids):,}, and the model {vocab:,} tokens. The tokenizer and"
+            " the weights do not belong together."
+        )
+    return encoder
+
+
+def _token_ids(vocab: object) -> list[int]:
+    """The ids of a vocabulary: those it names, or the places of a list."""
+    return list(vocab.values()) if isinstance(vocab, dict) else list(range(len(vocab)))  # type: ignore[arg-type]
+
+
+def _guarded(build: Callable[[], TextEncoder]) -> TextEncoder:
+    """What is built; ValueError where the tokenizer library refuses or breaks off."""
+    try:
+        return build()
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # Rust raises plain Exception, and panics past it
+        raise ValueError(str(error)) from error
 
 
 def encoder_from_gguf(
@@ -108,22 +139,31 @@ def encoder_from_gguf(
         ModelError: the word splitting is not known or the vocabulary is inconsistent.
     """
     normalizer, splitter, whole_words = _word_splitting(words, path)
+    if len(kinds) != len(tokens) or len(set(tokens)) != len(tokens):
+        raise ModelError(
+            f"{path} holds an inconsistent vocabulary: {len(tokens):,} tokens,"
+            f" {len(set(tokens)):,} of them different, of {len(kinds):,} kinds."
+        )
     control = {token for token, kind in zip(tokens, kinds, strict=True) if kind == 3}
     model: dict[str, Any] = {
         "vocab": {token: i for i, token in enumerate(tokens)},
         "merges": [tuple(merge.split(" ", 1)) for merge in merges],
     }
-    _drop_unreachable(model, control)
-    try:
+
+    def build() -> TextEncoder:
         bpe = models.BPE(model["vocab"], model["merges"], ignore_merges=whole_words)
-    except Exception as error:  # the Rust side raises plain Exception
-        raise ModelError(f"{path} holds an inconsistent vocabulary: {error}") from error
-    tokenizer = Tokenizer(bpe)
-    if normalizer is not None:
-        tokenizer.normalizer = normalizer
-    tokenizer.pre_tokenizer = splitter
-    tokenizer.decoder = decoders.ByteLevel()
-    return TextEncoder(tokenizer)
+        tokenizer = Tokenizer(bpe)
+        if normalizer is not None:
+            tokenizer.normalizer = normalizer
+        tokenizer.pre_tokenizer = splitter
+        tokenizer.decoder = decoders.ByteLevel()
+        return TextEncoder(tokenizer)
+
+    try:
+        _drop_unreachable(model, control)
+        return _guarded(build)
+    except ValueError as error:
+        raise ModelError(f"{path} holds an inconsistent vocabulary: {error}.") from error
 
 
 def _word_splitting(
