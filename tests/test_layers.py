@@ -183,7 +183,7 @@ def test_the_help_page_loads_neither_torch_nor_duckdb() -> None:
     loaded = loaded_after(
         "import sys\n"
         "from typer.testing import CliRunner\n"
-        "from covey.cli.main import app\n"
+        "from covey.cli.app import app\n"
         "assert 'explain' in CliRunner().invoke(app, ['--help']).stdout"
     )
     assert not loaded & {"torch", "duckdb", "pyarrow", "sqlglot"}

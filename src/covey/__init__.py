@@ -1,5 +1,6 @@
 """Covey: a query-aware inference engine for AI-SQL."""
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from covey.errors import CoveyError, InputError, ModelError, QueryError, RunError, UnsupportedError
@@ -22,6 +23,10 @@ __all__ = [
     "__version__",
     "connect",
 ]
+
+
+# Whoever uses the library says where its messages go; the command line shows them.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

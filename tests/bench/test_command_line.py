@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from covey.cli.main import app
+from covey.cli.app import app
 from suite.__main__ import main
 
 

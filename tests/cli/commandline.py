@@ -47,7 +47,7 @@ class CommandLine:
         self._monkeypatch.setattr(covey, "connect", planted)
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> Ended:
-        from covey.cli.main import app
+        from covey.cli.app import app
 
         result = CliRunner().invoke(app, list(arguments), input=stdin)
         assert "Traceback" not in result.output

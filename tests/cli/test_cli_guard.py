@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from covey.cli.guard import guarded
+from covey.cli.app import Commands
 from covey.errors import (
     CoveyError,
     InputError,
@@ -23,15 +23,18 @@ SQL = "SELECT bdy FROM t"
 
 def end_with(error: BaseException | None) -> tuple[int, str]:
     """Exit code and standard error of a command that raises `error`."""
-    app = typer.Typer(pretty_exceptions_enable=False)
+    app = typer.Typer(cls=Commands, pretty_exceptions_enable=False)
+
+    @app.callback()
+    def group() -> None:
+        """A group of one command."""
 
     @app.command()
-    @guarded
     def command() -> None:
         if error is not None:
             raise error
 
-    result = CliRunner().invoke(app, [])
+    result = CliRunner().invoke(app, ["command"])
     assert result.stdout == ""
     return result.exit_code, result.stderr
 
@@ -91,7 +94,25 @@ def test_a_traceback_is_never_shown_for_an_error_on_purpose(
 
 
 def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
-    assert end_with(OSError(errno.EPIPE, "Broken pipe")) == (1, "")
+    assert end_with(OSError(errno.EPIPE, "Broken pipe")) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError(), "not enough memory"),
+        (ImportError("libx.so: failed to map segment from shared object"), "not enough memory"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "memory"),
+        (RuntimeError("can't start new thread"), "not enough memory"),
+        (OSError(errno.ENOSPC, "No space left on device", "x.bin"), "x.bin: No space left"),
+        (PermissionError(errno.EACCES, "Permission denied", b"y"), "y: Permission denied"),
+    ],
+)
+def test_a_condition_of_the_machine_is_no_bug(error: Exception, words: str) -> None:
+    code, message = end_with(error)
+    assert code == 1
+    assert message.startswith("error: ") and words in message
+    assert "bug" not in message and message.count("\n") == 1
 
 
 def test_an_exit_code_chosen_by_the_command_is_kept() -> None:

@@ -156,7 +156,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
             raise OSError(28, "No space left on device")
 
     monkeypatch.setitem(WRITERS, Format.PARQUET, Full)
-    with pytest.raises(InputError, match="No space left on device"):
+    with pytest.raises(RunError, match="No space left on device"):
         Destination(Format.PARQUET, path).write(ROWS.to_batches())
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

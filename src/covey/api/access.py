@@ -69,6 +69,9 @@ def open_database(
         InputError: it cannot be opened.
     """
     file = str(database)
+    if not file.startswith(":memory:") and Path(file).exists() and not Path(file).is_file():
+        # DuckDB would wait for somebody who writes to a pipe.
+        raise InputError(f"The database {database} is no file. Name one, or a new one.")
     # DuckDB opens no database in memory for reading only; its statements are refused anyway.
     locked = access.read_only and not file.startswith(":memory:")
     try:
@@ -77,7 +80,14 @@ def open_database(
         raise InputError(f"The database {database} cannot be opened: {error}") from None
     # Not in the folder that the process happens to run in.
     clear_scratch()
-    folder = Scratch()
+    try:
+        folder = Scratch()
+    except OSError as error:
+        connection.close()
+        raise InputError(
+            f"There is no room for temporary files: {error.strerror or error}. Let TMPDIR name a "
+            "folder that can be written."
+        ) from None
     settings = {
         "errors_as_json": "true",
         # Otherwise a table name could be read as a variable of Covey's own code.

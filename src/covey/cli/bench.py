@@ -12,7 +12,7 @@ import typer
 
 from covey.cli.checkout import in_checkout
 from covey.cli.demo import DEMO_MODEL, TICKETS
-from covey.cli.guard import guarded
+from covey.cli.guard import in_good_order
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run a benchmark.")
 # Options belong to the script, also --help.
@@ -25,44 +25,39 @@ def bench() -> None:
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-@guarded
 def cpu(context: typer.Context) -> None:
     """Measure Covey on this machine's CPU. Further arguments go to bench/cpu.py."""
     script = in_checkout("bench/cpu.py", "covey bench cpu")
-    finished = subprocess.run([sys.executable, str(script), *context.args], check=False)
+    with in_good_order():
+        finished = subprocess.run([sys.executable, str(script), *context.args], check=False)
     raise typer.Exit(finished.returncode)
 
 
 @app.command(context_settings=_PASSED_ON)
-@guarded
 def suite(context: typer.Context) -> None:
     """The 50 queries: `run`, `sql`, `published`; further arguments go to bench/suite."""
     _suite(context.args or ["--help"], "suite")
 
 
 @app.command(context_settings=_PASSED_ON)
-@guarded
 def peers(context: typer.Context) -> None:
     """Run a peer on the suite's queries, in its own process and environment."""
     _suite(["peers", *context.args], "peers")
 
 
 @app.command(context_settings=_PASSED_ON)
-@guarded
 def report(context: typer.Context) -> None:
     """Write report.md, results.csv and plots from a folder of result files."""
     _suite(["report", *context.args], "report")
 
 
 @app.command(context_settings=_PASSED_ON)
-@guarded
 def compare(context: typer.Context) -> None:
     """Compare two folders of result files query by query."""
     _suite(["compare", *context.args], "compare")
 
 
 @app.command()
-@guarded
 def quality(
     model: Annotated[
         str, typer.Option("--model", "-m", metavar="MODEL", help="A name or a path.")
@@ -83,7 +78,8 @@ def quality(
     import covey
     from covey.cli.quality import measure, measure_snippets
 
-    with covey.connect(model) as connection:
+    connect = covey.connect
+    with in_good_order(), connect(model) as connection:
         table = measure_snippets if movie_reviews else measure
         typer.echo(table(connection, path, rows))
 
@@ -92,7 +88,8 @@ def _suite(arguments: list[str], command: str) -> None:
     script = in_checkout("bench/suite/__main__.py", f"covey bench {command}")
     paths = [str(Path(script).parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    finished = subprocess.run(
-        [sys.executable, "-m", "suite", *arguments], check=False, env=environment
-    )
+    with in_good_order():
+        finished = subprocess.run(
+            [sys.executable, "-m", "suite", *arguments], check=False, env=environment
+        )
     raise typer.Exit(finished.returncode)

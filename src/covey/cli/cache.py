@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from covey.cli.guard import guarded
 from covey.cli.table import SHOWN_ROWS, render
 from covey.errors import InputError
 
@@ -27,7 +26,6 @@ Folder = Annotated[
 
 
 @app.command()
-@guarded
 def ls(cache: Folder = None) -> None:
     """List the questions that have answers, the last written first."""
     table = _store(cache).questions()
@@ -43,7 +41,6 @@ def ls(cache: Folder = None) -> None:
 
 
 @app.command()
-@guarded
 def show(cache: Folder = None) -> None:
     """Say where the answers lie, how many there are, and the limits."""
     found = _store(cache).summary()
@@ -57,7 +54,6 @@ def show(cache: Folder = None) -> None:
 
 
 @app.command()
-@guarded
 def clear(
     cache: Folder = None,
     model: Annotated[
@@ -77,7 +73,6 @@ def clear(
 
 
 @app.command()
-@guarded
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .parquet or .csv file.")],
     cache: Folder = None,

@@ -9,7 +9,7 @@ import typer
 
 from covey.cli.agreement import figures
 from covey.cli.checkout import in_checkout
-from covey.cli.guard import guarded
+from covey.cli.guard import in_good_order
 from covey.cli.output import as_text, terminal_width
 from covey.cli.table import render
 
@@ -52,7 +52,6 @@ SMALL_MODEL = (
 )
 
 
-@guarded
 def demo(
     model: Annotated[
         str, typer.Option("--model", "-m", metavar="MODEL", help="A name or a path.")
@@ -68,7 +67,8 @@ def demo(
 
     progress = False if no_progress else None
     # The demo shows the model at work, every time.
-    with covey.connect(model, progress=progress, cache=False) as connection:
+    connect = covey.connect
+    with in_good_order(), connect(model, progress=progress, cache=False) as connection:
         connection.register("tickets", path)
         typer.echo(f"{shown_query()}\n")
         run = connection.run(shown_query())

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from covey.cli.guard import guarded
 from covey.cli.table import render
 
 
-@guarded
 def models() -> None:
     """List the models that --model knows by name."""
     from covey.models.registry import KNOWN_MODELS, KnownModel, local_path

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import sys
 import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, BinaryIO
 import typer
 
 from covey.cli import table as text_table
-from covey.cli.writers import WRITERS, Format, Writer
+from covey.cli.streams import check_output
+from covey.cli.whole_file import whole_file
+from covey.cli.writers import WRITERS, Format, Writer, temporary_space
 from covey.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -46,20 +48,21 @@ class Destination:
             batches: its rows; none of them is held once it is written.
 
         Raises:
-            InputError: the file cannot be written.
+            InputError: the file cannot be opened; no batch was taken.
+            BrokenPipeError: the reader of a pipe went away.
+            RunError: it cannot be written.
         """
         if self.path is None and self.format is Format.TABLE:
             typer.echo(as_text(*_head(batches), terminal_width()))
-            return
-        if self.path is None:
-            with tempfile.TemporaryFile() as file:
+        elif self.path is None:
+            with temporary_space(), tempfile.TemporaryFile() as file:
                 self._write(batches, file)
                 file.seek(0)
                 shutil.copyfileobj(file, sys.stdout.buffer)
                 sys.stdout.buffer.flush()
-            return
-        with self._writing(), _whole_file(self.path) as file:
-            self._write(batches, file)
+        else:
+            with whole_file(self.path) as file:
+                self._write(batches, file)
 
     def _write(self, batches: Iterable[pa.RecordBatch], file: BinaryIO) -> None:
         import pyarrow as pa
@@ -78,15 +81,6 @@ class Destination:
                 writer.drop()
             raise
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise InputError(
-                f"cannot write {self.path}: {error.strerror}. Name another file with --output."
-            ) from None
-
 
 def destination(format: Format | None, path: Path | None) -> Destination:
     """Check what the user asked for.
@@ -94,21 +88,31 @@ def destination(format: Format | None, path: Path | None) -> Destination:
     Without `format` the file's suffix decides, and standard output gets a table.
 
     Raises:
-        InputError: an unknown suffix, a folder that does not exist, or Parquet to a
-            terminal.
+        InputError: an unknown suffix, a folder that does not exist, links that loop, standard
+            output that is closed, or Parquet to a terminal.
     """
     if path is None:
+        check_output()
         if format is Format.PARQUET and sys.stdout.isatty():
             raise InputError(
                 "Parquet is binary and would garble the terminal. Add --output FILE.parquet,"
                 " or send standard output to a file or another program."
             )
         return Destination(format or Format.TABLE, None)
-    if path.is_dir():
-        raise InputError(f"--output {path} is a folder. Name a file in it.")
-    if not path.absolute().parent.is_dir():
+    try:
+        is_folder = stat.S_ISDIR(path.stat().st_mode)
+    except FileNotFoundError:
+        is_folder = False
+    except OSError as error:
         raise InputError(
-            f"--output {path}: the folder {path.parent} does not exist. Create it first,"
+            f"--output {path} cannot be opened: {error.strerror}. Name another file."
+        ) from None
+    if is_folder:
+        raise InputError(f"--output {path} is a folder. Name a file in it.")
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
+        raise InputError(
+            f"--output {path}: the folder {folder} does not exist. Create it first,"
             " or name another."
         )
     return Destination(format or _format_of(path), path)
@@ -124,29 +128,6 @@ def _format_of(path: Path) -> Format:
             " Add --format csv, json, parquet or table."
         )
     return found
-
-
-@contextmanager
-def _whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name when all of it has been written.
-
-    What a link points to is replaced, not the link, and keeps its permissions. A pipe or device
-    is written to: it holds nothing that could be kept whole.
-    """
-    if path.exists() and not path.is_file():
-        with path.open("wb") as file:
-            yield file
-        return
-    target = path.resolve()
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            yield file
-        if target.exists():
-            shutil.copymode(target, partial)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:

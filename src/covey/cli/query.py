@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import closing
 from enum import Enum
@@ -9,11 +10,29 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
-from covey.cli.guard import guarded
+from covey.cli.guard import in_good_order
 from covey.cli.output import destination
 from covey.cli.writers import Format
 from covey.errors import InputError
+
+
+class SqlCommand(TyperCommand):
+    """A command whose SQL may begin with `--`, a comment there and an option here."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Read the arguments; what has white space where an option has its name is SQL."""
+        known = {name for option in self.params for name in option.opts + option.secondary_opts}
+        return super().parse_args(ctx, [_as_sql(word, known) for word in args])
+
+
+def _as_sql(word: str, options: set[str]) -> str:
+    name = word.partition("=")[0]
+    comment = word.startswith("--") and name not in options
+    # A blank in front changes nothing in SQL, and makes it no option.
+    return f" {word}" if comment and (len(name.split()) > 1 or "\n" in word) else word
+
 
 Sql = Annotated[
     str,
@@ -111,7 +130,6 @@ MaxCost = Annotated[
 ]
 
 
-@guarded
 def query(
     sql: Sql,
     model: Model = None,
@@ -137,25 +155,30 @@ def query(
     """
     text = read_sql(sql)
     target = destination(format, output)
-
+    if output is not None and _is_same(output, Path(database)):
+        raise InputError(f"--output {output} is the database itself. Name another file.")
     kept = _kept(cache, no_cache)
 
     import covey
     from covey.execution.progress import check_shown
 
     shown = check_shown(progress and progress.value)
-    with covey.connect(
-        model,
-        fast=fast or (),
-        database=database,
-        read_only=read_only,
-        progress=False if no_progress else shown,
-        cache=kept,
-        max_calls=max_calls,
-        max_tokens=max_tokens,
-        max_seconds=max_seconds,
-        max_cost=max_cost,
-    ) as connection:
+    connect = covey.connect
+    with (
+        in_good_order(),
+        connect(
+            model,
+            fast=fast or (),
+            database=database,
+            read_only=read_only,
+            progress=False if no_progress else shown,
+            cache=kept,
+            max_calls=max_calls,
+            max_tokens=max_tokens,
+            max_seconds=max_seconds,
+            max_cost=max_cost,
+        ) as connection,
+    ):
         run = connection.sql(text)
         with closing(run.batches()) as batches:
             target.write(batches)
@@ -163,7 +186,6 @@ def query(
             typer.echo(str(run.report), err=True)
 
 
-@guarded
 def explain(
     sql: Sql,
     model: Model = None,
@@ -184,16 +206,24 @@ def explain(
 
     import covey
 
-    with covey.connect(
-        model,
-        fast=fast or (),
-        database=database,
-        read_only=read_only,
-        progress=False,
-        cache=kept,
-    ) as connection:
+    connect = covey.connect
+    with (
+        in_good_order(),
+        connect(
+            model,
+            fast=fast or (),
+            database=database,
+            read_only=read_only,
+            progress=False,
+            cache=kept,
+        ) as connection,
+    ):
         form = "json" if as_json else "text"
         typer.echo(connection.explain(text, form, analyze=analyze))
+
+
+def _is_same(first: Path, second: Path) -> bool:
+    return first.exists() and second.exists() and first.samefile(second)
 
 
 def _kept(cache: Path | None, no_cache: bool) -> Path | bool:
@@ -211,18 +241,18 @@ def read_sql(argument: str) -> str:
     """The SQL of the command line, or of standard input for `-`.
 
     Raises:
-        InputError: there is no SQL in it, or standard input is not UTF-8.
+        InputError: there is no SQL in it, or it is not UTF-8.
     """
-    text = argument
-    if argument == "-":
-        try:
-            text = sys.stdin.read()
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"standard input is not UTF-8 text (byte {error.start}). Save the query as UTF-8."
-            ) from None
+    where = "standard input" if argument == "-" else "the argument"
+    # Whatever the locale says: Python has decoded an argument, and kept what it could not read.
+    raw = sys.stdin.buffer.read() if argument == "-" else os.fsencode(argument)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{where} is not UTF-8 text (byte {error.start}). Save the query as UTF-8."
+        ) from None
     if not text.strip():
-        where = "standard input" if argument == "-" else "the argument"
         raise InputError(
             f"{where} holds no SQL. Give the query in quotes, or: covey query - < query.sql"
         )

@@ -7,16 +7,17 @@ import math
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from covey.cli.table import Layout
+from covey.errors import RunError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
@@ -58,10 +59,36 @@ class Writer(ABC):
         """Let go of a file that could not be written."""
 
 
+@contextmanager
+def temporary_space() -> Iterator[None]:
+    """What uses temporary files in the block may find no room for them.
+
+    Raises:
+        RunError: there is none.
+    """
+    import duckdb
+
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (OSError, duckdb.IOException) as error:
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise RunError(
+            f"Temporary files cannot be written: {reason}. Make room in {tempfile.gettempdir()},"
+            " or let TMPDIR name another folder. Answers are kept: the same command goes on."
+        ) from None
+
+
 class CsvWriter(Writer):
     """With a header. DuckDB writes lists and structs as text; Arrow's own writer refuses them."""
 
     _header = "true"
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        super().__init__(file, schema)
+        with temporary_space():
+            self._folder = tempfile.TemporaryDirectory()
 
     def add(self, batch: pa.RecordBatch) -> None:
         import duckdb
@@ -71,19 +98,23 @@ class CsvWriter(Writer):
 
         if not batch.num_columns:
             return
-        with tempfile.TemporaryDirectory() as folder, duckdb.connect() as database:
-            target = Path(folder) / "result.csv"
+        target = Path(self._folder.name) / "result.csv"
+        with temporary_space(), duckdb.connect() as database:
             database.register("result", pa.Table.from_batches([batch]))
             place = quote_text(str(target))
             database.execute(
                 f"COPY (FROM result) TO {place} (FORMAT csv, HEADER {self._header})"
             ).fetchall()
-            with target.open("rb") as source:
-                shutil.copyfileobj(source, self.file)
+        with target.open("rb") as source:
+            shutil.copyfileobj(source, self.file)
         self._header = "false"
 
     def end(self) -> None:
         """A row is the last thing of a CSV file."""
+        self.drop()
+
+    def drop(self) -> None:
+        self._folder.cleanup()
 
 
 class JsonWriter(Writer):
@@ -149,25 +180,29 @@ class TableWriter(Writer):
         import pyarrow as pa
 
         self._layout = Layout(schema.names)
-        self._rows = tempfile.TemporaryFile(prefix="covey-table-")  # noqa: SIM115
-        self._spool = pa.ipc.new_stream(self._rows, schema)
+        with temporary_space():
+            self._rows = tempfile.TemporaryFile(prefix="covey-table-")  # noqa: SIM115
+            self._spool = pa.ipc.new_stream(self._rows, schema)
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._layout.measure(_rows(batch))
-        self._spool.write_batch(batch)
+        with temporary_space():
+            self._spool.write_batch(batch)
 
     def end(self) -> None:
         import pyarrow as pa
 
-        self._spool.close()
-        self._rows.seek(0)
+        with temporary_space():
+            self._spool.close()
+            self._rows.seek(0)
         self._put(self._layout.head())
         with self._rows:
             for batch in pa.ipc.open_stream(self._rows):
                 self._put(self._layout.line(row) for row in _rows(batch))
 
     def drop(self) -> None:
-        self._rows.close()
+        with suppress(OSError):
+            self._rows.close()
 
     def _put(self, lines: Iterable[str]) -> None:
         self.file.writelines(line.encode() + b"\n" for line in lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import sys
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,6 +23,7 @@ from covey.hardware.rates import Rates
 from covey.kernels.base import Geometry
 from covey.kernels.choose import choose_kernels
 from covey.kernels.fast import EXACT, Fast
+from covey.kernels.reference import ReferenceKernels
 from covey.kernels.scales import by_blocks, by_rows
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
@@ -34,6 +35,7 @@ from covey.prompts.fast_tokens import checked_encoder
 from covey.prompts.layout import LAYOUTS, Layout
 from covey.prompts.tokens import Encoder
 
+_LOG = logging.getLogger(__name__)
 # Below these, less would save no memory worth its time.
 LEAST_BUDGET = 512
 LEAST_SLOTS = 8192
@@ -172,7 +174,8 @@ def _loaded(
     geometry = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
     kernels, chosen = choose_kernels(geometry, where, dtype, quantised, fast)
     if chosen is not None:
-        print(f"{name}: {chosen}", file=sys.stderr)
+        slow = isinstance(kernels, ReferenceKernels)
+        _LOG.log(logging.WARNING if slow else logging.INFO, "%s: %s", name, chosen)
     answers = answer_tokens(encoder)
     rounding = by_rows if fast.rows else by_blocks if fast.blocks else None
     model = DenseModel(spec, load_weights(spec, checkpoint, where, dtype, rounding), kernels)

@@ -2,26 +2,65 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
 
 class Stopped(KeyboardInterrupt):
     """A run that Ctrl-C stopped between two chunks; the message says how to go on."""
 
 
+_LOG = logging.getLogger(__name__)
+# To the listening thread: no signal has this number.
+_NOTICE = b"\0"
+# Which signal stopped the process last: signals are the process's, and so is this.
+_last: int | None = None
+
+
+@contextmanager
+def stoppable(*numbers: int) -> Iterator[None]:
+    """Let signals that end the process stop what runs in the block as Ctrl-C does.
+
+    Those that are ignored, or that somebody handles, stay as they are.
+    """
+    if not _in_main_thread():
+        yield
+        return
+    before: dict[int, Any] = {}
+    try:
+        for number in numbers:
+            handler = signal.getsignal(number)
+            if handler in (signal.SIG_DFL, signal.default_int_handler):
+                before[number] = signal.signal(number, _stop)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def last_stop() -> int | None:
+    """The signal that stopped something last; None where none did."""
+    return _last
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    global _last
+    _last = number
+    raise KeyboardInterrupt
+
+
 class Interrupts:
     """Holds an interrupt back while a chunk runs. Where none runs, it acts at once.
 
-    Python's own handler is replaced while the block lasts, and only in the main thread: a
-    handler of the caller's stays. Where another thread leaves the block, which cannot take the
-    handler away, it stays and does as Python's own until the main thread can.
+    Python's own handler, and those of `stoppable`, are replaced while the block lasts, and only in
+    the main thread: a handler of the caller's stays. Where another thread leaves the block, which
+    cannot take the handlers away, they stay and do as those before until the main thread can.
 
     Args:
         interrupt: stops DuckDB, from any thread. Python runs no handler before DuckDB
@@ -34,19 +73,24 @@ class Interrupts:
     def __init__(self, interrupt: Callable[[], None]) -> None:
         self._interrupt = interrupt
         self._installed = False
+        self._before: dict[int, Any] = {}
         self._in_chunk = False
         self._raised = False
-        self._bell: tuple[socket.socket, socket.socket] | None = None
+        self._bell: tuple[socket.socket, socket.socket, threading.Thread] | None = None
         self.wanted = False
 
     def __enter__(self) -> Self:
         if not _in_main_thread():
             return self
-        left = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
-        if isinstance(left, Interrupts) and not left._installed:
-            left._take_away()
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._handle)
+        for number in signal.valid_signals():
+            handler = signal.getsignal(number)
+            left = getattr(handler, "__self__", None)
+            if isinstance(left, Interrupts) and not left._installed:
+                left._take_away()
+                handler = signal.getsignal(number)
+            if handler in (signal.default_int_handler, _stop):
+                self._before[number] = signal.signal(number, self._handle)
+        if self._before:
             self._installed = True
             self._watch()
         return self
@@ -76,11 +120,15 @@ class Interrupts:
             self._in_chunk = False
 
     def _take_away(self) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
         if self._bell is not None:
             signal.set_wakeup_fd(-1)
-            for end in self._bell:
-                end.close()
+            heard, rung, thread = self._bell
+            rung.close()
+            # It ends when it has heard all; what it says may be waited for by others.
+            thread.join(1.0)
+            heard.close()
 
     def _watch(self) -> None:
         """Let a thread know of signals that come while DuckDB works."""
@@ -93,18 +141,24 @@ class Interrupts:
             heard.close()
             rung.close()
             return
-        self._bell = heard, rung
-        threading.Thread(
+        thread = threading.Thread(
             target=self._listen, args=(heard,), name="covey-interrupts", daemon=True
-        ).start()
+        )
+        self._bell = heard, rung, thread
+        thread.start()
 
     def _listen(self, heard: socket.socket) -> None:
         try:
             while number := heard.recv(1):
+                if number == _NOTICE:
+                    _LOG.warning(
+                        "Stopping when the running chunk is done. Ctrl-C again stops at once."
+                    )
+                    continue
                 # Where the handler has run, Python and not DuckDB was at work.
                 heeded = self.wanted or self._raised
                 asleep = self._installed and not self._in_chunk and not heeded
-                if number[0] == signal.SIGINT and asleep:
+                if number[0] in self._before and asleep:
                     self._interrupt()
         except OSError:
             return  # The block was left.
@@ -112,16 +166,17 @@ class Interrupts:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self._installed:
             self._take_away()
-            signal.default_int_handler(number, frame)
+            _stop(number, frame)
         if self.wanted or not self._in_chunk:
             self._raised = True
-            raise KeyboardInterrupt
+            _stop(number, frame)
+        global _last
+        _last = number
         self.wanted = True
-        if sys.stderr is not None:
-            print(
-                "Stopping when the running chunk is done. Ctrl-C again stops at once.",
-                file=sys.stderr,
-            )
+        if self._bell is not None:
+            # The stream for messages may be in the middle of another.
+            with suppress(OSError):
+                self._bell[1].send(_NOTICE)
 
 
 def _in_main_thread() -> bool:
