@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from covey.execution.readout import sigmoid
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Calibration
 from covey.sql.derived import Derived, Piece, Written
+from covey.sql.temporary import finish
 from covey.sql.text import quote_name
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-_TABLE = "covey_labelled"
 _FOLDS = 5
 _BINS = 10
 _STEPS = 100
@@ -128,13 +129,14 @@ def calibrate(
         raise InputError("calibrate takes no calibration: it learns one from plain margins.")
     if isinstance(labelled, str):
         return _calibrate(connection, question, labelled, label, options)
-    connection.register(_TABLE, labelled)
+    table = connection.new_objects().new_name("labelled")
     try:
-        return _calibrate(connection, question, _TABLE, label, options)
+        connection.register(table, labelled)
+        return _calibrate(connection, question, table, label, options)
     finally:
         # A failed transaction takes it along.
         with suppress(duckdb.Error):
-            unregister(connection.duckdb, _TABLE)
+            finish(partial(unregister, connection.duckdb, table))
 
 
 def _calibrate(
@@ -154,8 +156,8 @@ def _calibrate(
     found = measure(question, truths[known].astype(np.bool_), margins[known], int((~known).sum()))
     planning = Planning(connection, connection.dialect, None)
     statement = Derived([Piece(text, Written(text), 0)])
-    with planning.planned(statement, Answers(), DocumentStore()) as (plan, _):
-        connection.calibrations[plan.calls[0].question] = found.calibration
+    with planning.planned(statement, Answers(), DocumentStore()) as planned:
+        connection.calibrations[planned.plan.calls[0].question] = found.calibration
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 import sys
 import weakref
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ from covey.execution.store.location import CacheOptions, cache_options
 from covey.execution.store.store import AnswerStore
 from covey.prompts.question import Calibration, Question, QuestionKind
 from covey.sql.dialect import Dialect, read_dialect
+from covey.sql.temporary import TemporaryObjects
 
 __all__ = ["CacheOptions", "Connection", "connect"]
 
@@ -117,14 +119,14 @@ class Connection:
         self._closed = False
         self._model = model
         self._engine: Engine | None = None
-        self._lookup_names = 0
+        self._prefix = f"covey_{secrets.token_hex(4)}"
+        self._prefixes = itertools.count()
         self._show_progress = check_shown(progress)
         self.dialect = dialect
         self.store = store
         self.price = price
         self.budget = budget
         self.lock = Turns()
-        self.table_names = itertools.count()
         self.calibrations: dict[Question, Calibration] = {}
 
     @property
@@ -138,14 +140,12 @@ class Connection:
             raise InputError("The connection is closed: open another with covey.connect(…).")
         return self._duckdb
 
-    @property
-    def lookup_prefix(self) -> str:
-        """What the names of look-ups begin with."""
-        return f"covey{self._lookup_names or ''}"
+    def new_objects(self) -> TemporaryObjects:
+        """What one statement puts on the connection, under names of its own.
 
-    def change_lookup_prefix(self) -> None:
-        """Begin the names of look-ups in another way: the present ones are lost."""
-        self._lookup_names += 1
+        Several connections may share a database, and with it its functions.
+        """
+        return TemporaryObjects(self.duckdb, f"{self._prefix}_{next(self._prefixes)}")
 
     @property
     def model_kinds(self) -> frozenset[QuestionKind]:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from covey.api.planning import Planning, run_error
+from covey.api.planning import Planned, Planning, run_error
 from covey.engine.outlook import ByteMeasure, Outlook
 from covey.errors import InputError, ModelError, RunError
 from covey.execution.answers import Answers
 from covey.execution.dry import Stored
 from covey.execution.dry_run import DryRun
 from covey.execution.lengths import LengthBook
-from covey.execution.lookup import Lookups
 from covey.execution.report import Report
 from covey.execution.store.session import StoredAnswers
 from covey.optimizer.choice import OrderChooser
@@ -163,11 +162,12 @@ def explained(planning: Planning, expanded: Derived) -> Explained:
         QueryError: it is wrong; at the place in the user's text.
     """
     answers, documents = Answers(), DocumentStore()
-    with planning.planned(expanded, answers, documents) as (plan, lookups):
+    with planning.planned(expanded, answers, documents) as planned:
+        plan = planned.plan
         if not plan.calls:
             return Explained(plan, Forecast())
         outlook, note = _outlook(planning.connection)
-        found = _forecast(planning.connection, plan, (lookups, answers, documents), outlook, note)
+        found = _forecast(planning.connection, planned, (answers, documents), outlook, note)
         kv_bytes = None if outlook.costs is None else outlook.costs.kv_bytes
         return Explained(plan, found, kv_bytes)
 
@@ -192,16 +192,17 @@ def _stored(connection: Connection, outlook: Outlook, documents: DocumentStore) 
 
 def _forecast(
     connection: Connection,
-    plan: PhysicalPlan,
-    parts: tuple[Lookups, Answers, DocumentStore],
+    planned: Planned,
+    parts: tuple[Answers, DocumentStore],
     outlook: Outlook,
     note: str | None,
 ) -> Forecast:
-    lookups, answers, documents = parts
+    plan, (answers, documents) = planned.plan, parts
     rates = pass_rates(plan.calls)
     lengths = LengthBook(documents, outlook.measure, outlook.shares)
     dry = DryRun(
-        plan, connection.duckdb, lookups, answers, documents, lengths, outlook.capacity,
+        plan, connection.duckdb, planned.objects, planned.lookups, answers, documents, lengths,
+        outlook.capacity,
         OrderChooser(plan.calls, lambda: outlook), _stored(connection, outlook, documents),
     )  # fmt: skip
     try:

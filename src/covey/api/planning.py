@@ -12,7 +12,6 @@ from duckdb.sqltypes import DuckDBPyType
 
 from covey.errors import QueryError, RunError, UnsupportedError
 from covey.execution.answers import Answers
-from covey.execution.bridge import Relations
 from covey.execution.lookup import Lookups
 from covey.logical.calls import AICall
 from covey.optimizer.planner import make_plan
@@ -25,6 +24,7 @@ from covey.sql.dialect import Dialect
 from covey.sql.hints import with_written_names
 from covey.sql.lift import lift
 from covey.sql.statements import ViewDefinition
+from covey.sql.temporary import TemporaryObjects
 from covey.sql.text import EditedText, read_tokens
 from covey.sql.views import Views
 
@@ -34,6 +34,21 @@ if TYPE_CHECKING:
 # (name, type) of each column of a result.
 Schema = list[tuple[str, str]]
 Columns = list[tuple[str, DuckDBPyType]]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A planned statement, with all that its plan needs on the connection.
+
+    Attributes:
+        plan: of the statement.
+        lookups: of its calls.
+        objects: its tables and look-ups.
+    """
+
+    plan: PhysicalPlan
+    lookups: Lookups
+    objects: TemporaryObjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +96,28 @@ class Planning:
     @contextmanager
     def planned(
         self, expanded: Derived, answers: Answers, documents: DocumentStore
-    ) -> Iterator[tuple[PhysicalPlan, Lookups]]:
+    ) -> Iterator[Planned]:
         """The plan, with its tables and look-ups in place until the block is left.
 
         Raises:
             QueryError: the statement is wrong; at the place in the user's text.
         """
         connection = self.connection
-        lookups = Lookups(connection.duckdb, answers, documents)
-        plan: PhysicalPlan | None = None
+        objects = connection.new_objects()
+        lookups = Lookups(objects, answers, documents)
         try:
             with self._located(expanded):
-                prefix = connection.lookup_prefix
-                lifted = lift(expanded.text, connection.duckdb, self.dialect, prefix)
+                lifted = lift(expanded.text, connection.duckdb, self.dialect, objects.prefix)
                 self._check_model(lifted.calls, expanded.text)
                 self._calibrate(lifted.calls, expanded.text)
                 lookups.register(lifted.calls)
                 try:
-                    plan = make_plan(lifted, connection.table_names)
+                    plan = make_plan(lifted, objects)
                 except QueryError as error:
                     raise with_written_names(error, lifted.calls) from None
-            yield plan, lookups
+            yield Planned(plan, lookups, objects)
         finally:
-            if plan is not None:
-                Relations(connection.duckdb).drop(plan.steps)
-            if not lookups.close():
-                connection.change_lookup_prefix()
+            objects.clear()
 
     def _check_model(self, calls: list[AICall], sql: str) -> None:
         """Refuse what the model cannot answer, before it is loaded."""

@@ -9,13 +9,12 @@ from dataclasses import replace
 import pyarrow as pa
 
 from covey.api.forecast import Explained, explained
-from covey.api.planning import Columns, Planning, Schema, failures
+from covey.api.planning import Columns, Planned, Planning, Schema, failures
 from covey.errors import InputError, QueryError, UnsupportedError
 from covey.execution.answers import Answers
 from covey.execution.ask import Asker
-from covey.execution.bridge import Batches, Relations, batches_of
+from covey.execution.bridge import Batches, Relations, batches_of, result
 from covey.execution.budget import BudgetWatch
-from covey.execution.lookup import Lookups
 from covey.execution.report import OperatorReport, Report
 from covey.execution.run import Runner
 from covey.execution.stop import Interrupts
@@ -72,10 +71,10 @@ class Statement:
         Raises:
             InputError: it is no query.
         """
-        with self._planned() as (plan, _):
-            if plan.effects:
+        with self._planned() as planned:
+            if planned.plan.effects:
                 raise InputError("Only a query has a schema before it runs.")
-            return self._planning.schema(plan)
+            return self._planning.schema(planned.plan)
 
     def run(
         self,
@@ -96,10 +95,10 @@ class Statement:
             ModelError: the model cannot be loaded.
             RunError: the run failed.
         """
-        planned = self._planning.planned(self._expanded, answers, documents)
-        with planned as (plan, lookups), failures():
-            self._offer(plan, accept)
-            with self._asking(plan, lookups, answers, documents, watch) as (runner, report):
+        planning = self._planning.planned(self._expanded, answers, documents)
+        with planning as planned, failures():
+            self._offer(planned.plan, accept)
+            with self._asking(planned, answers, documents, watch) as (runner, report):
                 return runner.run(), report
 
     def batches(
@@ -122,10 +121,11 @@ class Statement:
             early: whether rows come while the model is asked, where they are final before
                 the end.
         """
-        planned = self._planning.planned(self._expanded, answers, documents)
-        with planned as (plan, lookups), failures():
+        planning = self._planning.planned(self._expanded, answers, documents)
+        with planning as planned, failures():
+            plan = planned.plan
             self._offer(plan, accept)
-            with self._asking(plan, lookups, answers, documents, watch) as (runner, report):
+            with self._asking(planned, answers, documents, watch) as (runner, report):
                 if early and plan.piece is not None:
                     yield from _telling(runner.pieces(plan.piece), report, tell)
                     return
@@ -143,14 +143,13 @@ class Statement:
     @contextmanager
     def _asking(
         self,
-        plan: PhysicalPlan,
-        lookups: Lookups,
+        planned: Planned,
         answers: Answers,
         documents: DocumentStore,
         watch: BudgetWatch | None,
     ) -> Iterator[tuple[Runner, Report]]:
         """What runs the plan, and the report it writes; in the block the model may be asked."""
-        connection = self._planning.connection
+        connection, plan = self._planning.connection, planned.plan
         report = Report(
             operators=[
                 OperatorReport(
@@ -173,12 +172,13 @@ class Statement:
                 watch,
             )
             with asker:
-                relations = Relations(connection.duckdb)
+                relations = Relations(connection.duckdb, planned.objects)
                 chooser = OrderChooser(plan.calls, connection.outlook)
+                lookups = planned.lookups
                 runner = Runner(plan, relations, lookups, asker, documents, report, chooser)
                 yield runner, report
 
-    def _planned(self) -> AbstractContextManager[tuple[PhysicalPlan, Lookups]]:
+    def _planned(self) -> AbstractContextManager[Planned]:
         """The plan alone: nothing is asked."""
         return self._planning.planned(self._expanded, Answers(), DocumentStore())
 
@@ -230,7 +230,7 @@ class TransactionStatement(WholeStatement):
         accept: Accept | None = None,
     ) -> Outcome:
         with failures():
-            table = Relations(self._planning.connection.duckdb).result(self._expanded.text)
+            table = result(self._planning.connection.duckdb, self._expanded.text)
             return table, Report()
 
 
@@ -281,8 +281,9 @@ class DescribeStatement(WholeStatement):
         watch: BudgetWatch | None = None,
         accept: Accept | None = None,
     ) -> Outcome:
-        with self._planned() as (plan, _), failures():
-            table = Relations(self._planning.connection.duckdb).result(f"DESCRIBE {plan.final}")
+        with self._planned() as planned, failures():
+            query = f"DESCRIBE {planned.plan.final}"
+            table = result(self._planning.connection.duckdb, query)
             return table, Report(rows=table.num_rows)
 
 
@@ -320,8 +321,8 @@ class ViewStatement(WholeStatement):
         watch: BudgetWatch | None = None,
         accept: Accept | None = None,
     ) -> Outcome:
-        with self._planned() as (plan, _), failures():
-            columns = self._planning.schema(plan)
+        with self._planned() as planned, failures():
+            columns = self._planning.schema(planned.plan)
             self._planning.views.keep(self._definition, self._text, columns)
         return pa.table({}), Report()
 

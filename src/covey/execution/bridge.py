@@ -12,18 +12,10 @@ import pyarrow as pa
 
 from covey.errors import RunError
 from covey.execution.arrow_types import carried, marked
-from covey.plan.nodes import DocumentColumn, Load, Match, Prune, Step
-from covey.plan.rows import (
-    BATCH,
-    BATCH_ROW,
-    FIRST_OF_PIECE,
-    FIRST_ROW,
-    LAST_OF_PIECE,
-    LAST_ROW,
-    Condition,
-    JoinRows,
-)
+from covey.plan.nodes import DocumentColumn, Load, Match, Prune
+from covey.plan.rows import Batch, Condition, JoinRows
 from covey.sql.bind import in_transaction
+from covey.sql.temporary import TemporaryObjects, finish
 from covey.sql.text import quote_name
 
 Ints = npt.NDArray[np.int64]
@@ -47,24 +39,27 @@ class Attempt:
 
 
 class Relations:
-    """Runs the queries of one plan and owns its temporary tables.
+    """Runs the queries of one plan.
+
+    Whatever the user has set holds for the user's expressions in them, so that the rest says
+    all that a setting or a macro of the user's could change: direction and place of NULLs,
+    names that no user has, DuckDB's own functions by their full names.
 
     Args:
         connection: the connection that the plan was made on.
+        objects: what was made there for the plan.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, objects: TemporaryObjects) -> None:
         self._connection = connection
+        self._objects = objects
         self._batch: Ints | None = None
         self._measured: dict[DocumentColumn, str] = {}
+        self._batch_table = objects.new_name("batch")
 
     def fill(self, step: Load | Match) -> int:
         """Fill the table of a step; return the number of rows."""
-        # Created anew, so that row ids count from 0 when it is filled a second time.
-        rows = self._connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE {step.table} AS {step.query}"
-        ).fetchall()
-        return int(rows[0][0])
+        return self._objects.create_table(step.table, f"AS {step.query}")
 
     def row_ids(self, query: str) -> list[Ints]:
         """The row ids that a query gives, one array for each of its columns."""
@@ -96,7 +91,7 @@ class Relations:
         """
         alias = quote_name(column.alias)
         found = self.table(
-            f"SELECT {alias}.rowid, coalesce(strlen({self.measured(column)}), 0) "
+            f"SELECT {alias}.rowid, coalesce(system.main.strlen({self.measured(column)}), 0) "
             f"FROM {column.table} AS {alias} "
             f"WHERE {alias}.rowid >= {first} AND {alias}.rowid < {first + MOST_ROWS}"
         )
@@ -105,29 +100,26 @@ class Relations:
         fitting = int(np.searchsorted(np.cumsum(sizes), size, side="right"))
         return first + max(min(fitting, int(found.num_rows)), 1)
 
-    def set_batch(self, rows: Ints) -> None:
-        """Confine demands to some row ids of the batched source, of which there is one at least.
+    def batch(self, source: int, rows: Ints) -> Batch:
+        """Some rows of a source to confine queries to; those of the batch before it are let go.
 
         Args:
-            rows: ascending; nobody changes the array afterwards.
+            source: see `Batch`.
+            rows: ascending row ids, of which there is one at least; nobody changes the array
+                afterwards.
         """
-        if rows is self._batch:
-            return
-        self._batch = rows
-        self._connection.register(BATCH, pa.table({BATCH_ROW: rows}))
-        # The bounds let DuckDB skip the rest of a large source.
-        for name, row in ((FIRST_ROW, rows[0]), (LAST_ROW, rows[-1])):
-            self._connection.execute(f"SET VARIABLE {name} = {row}").fetchall()
+        table = self._batch_table
+        if rows is not self._batch:
+            self._objects.register(table, pa.table({table: rows}))
+            self._batch = rows
+        return Batch(source, table, int(rows[0]), int(rows[-1]))
 
     def prune(self, step: Prune, kept: Ints) -> None:
         """Delete all rows of a source but those with the row ids `kept`."""
-        self._connection.register("covey_kept", pa.table({"covey_row": kept}))
-        try:
+        with self._registered({"row": kept}) as (table, names):
             self._connection.execute(
-                f"DELETE FROM {step.table} WHERE rowid NOT IN (SELECT covey_row FROM covey_kept)"
+                f"DELETE FROM {step.table} WHERE rowid NOT IN (SELECT {names['row']} FROM {table})"
             ).fetchall()
-        finally:
-            self._connection.unregister("covey_kept")
 
     def keep_first(self, table: str, rows: int) -> None:
         """Delete all rows of a source from row id `rows` on."""
@@ -137,7 +129,8 @@ class Relations:
         """Rows of a source that have a document in a column, and different ones among them."""
         text = self.measured(column)
         rows = self._connection.execute(
-            f"SELECT count({text}), count(DISTINCT hash({text})) FILTER ({text} IS NOT NULL) "
+            f"SELECT system.main.count({text}), system.main.count(DISTINCT "
+            f"system.main.hash({text})) FILTER ({text} IS NOT NULL) "
             f"FROM {column.table} AS {quote_name(column.alias)}"
         ).fetchall()
         return int(rows[0][0]), int(rows[0][1])
@@ -160,35 +153,41 @@ class Relations:
         Returns:
             (n,) bool.
         """
-        names = {f"covey_{place}": column for place, column in enumerate(rows)}
-        asked = pa.table({"covey_at": np.arange(len(rows[0])), **names})
+        columns = {str(place): column for place, column in enumerate(rows)}
         relations = [graph.relations[source] for source in sources]
         tables = ", ".join(f"{relation.table} AS {relation.alias}" for relation in relations)
-        same = " AND ".join(f"{r.row_id} = covey_{place}" for place, r in enumerate(relations))
-        self._connection.register("covey_asked", asked)
-        try:
+        with self._registered({"at": np.arange(len(rows[0])), **columns}) as (asked, names):
+            same = " AND ".join(
+                f"{r.row_id} = {names[str(place)]}" for place, r in enumerate(relations)
+            )
             found = self.table(
-                f"{graph.prefix}SELECT covey_at FROM covey_asked, {tables} "
+                f"{graph.prefix}SELECT {names['at']} FROM {asked}, {tables} "
                 f"WHERE {same} AND ({condition.text})"
             )
-        finally:
-            self._connection.unregister("covey_asked")
         passed = np.zeros(len(rows[0]), np.bool_)
         passed[found.column(0).to_numpy()] = True
         return passed
 
     def texts(self, column: DocumentColumn, rows: Ints) -> pa.ChunkedArray:
         """The texts of some rows of a loaded source, in the order of `rows`."""
-        wanted = pa.table({"covey_row": rows, "covey_at": np.arange(len(rows))})
-        self._connection.register("covey_wanted", wanted)
         alias = quote_name(column.alias)
-        try:
+        with self._registered({"row": rows, "at": np.arange(len(rows))}) as (wanted, names):
             return self.table(
-                f"SELECT {column.expression} AS text FROM {column.table} AS {alias} "
-                f"JOIN covey_wanted ON {alias}.rowid = covey_row ORDER BY covey_at"
-            )["text"]
+                f"SELECT {column.expression} FROM {column.table} AS {alias} "
+                f"JOIN {wanted} ON {alias}.rowid = {names['row']} "
+                f"ORDER BY {names['at']} ASC NULLS LAST"
+            ).column(0)
+
+    @contextmanager
+    def _registered(self, columns: dict[str, Ints]) -> Iterator[tuple[str, dict[str, str]]]:
+        """Make arrays known as the columns of a table; gives its name, and theirs."""
+        table = self._objects.new_name("rows")
+        names = {name: f"{table}_{name}" for name in columns}
+        self._objects.register(table, pa.table({names[name]: columns[name] for name in columns}))
+        try:
+            yield table, names
         finally:
-            self._connection.unregister("covey_wanted")
+            self._objects.drop(table)
 
     def table(self, query: str) -> pa.Table:
         """What a query of ours gives."""
@@ -196,12 +195,8 @@ class Relations:
         return pa.table({}) if relation is None else relation.to_arrow_table()
 
     def result(self, query: str) -> pa.Table:
-        """What a user's query gives; see `execution.arrow_types`."""
-        relation = self._connection.sql(query)
-        if relation is None:
-            return pa.table({})
-        table = carried(relation).to_arrow_table()
-        return pa.Table.from_arrays(table.columns, schema=marked(table.schema, relation))
+        """What a user's query gives; see `result`."""
+        return result(self._connection, query)
 
     def batches(self, query: str) -> Batches:
         """As `result`, some rows at a time; the connection is busy meanwhile.
@@ -220,11 +215,6 @@ class Relations:
         finally:
             reader.close()
 
-    def set_piece(self, first: int, last: int) -> None:
-        """Confine the pieces of a result to some rows of a source."""
-        for name, row in ((FIRST_OF_PIECE, first), (LAST_OF_PIECE, last)):
-            self._connection.execute(f"SET VARIABLE {name} = {row}").fetchall()
-
     def drain(self, query: str) -> None:
         """Run a query for what its look-ups want; its rows are let go."""
         for _ in self.batches(query):
@@ -238,24 +228,29 @@ class Relations:
                 "A statement that changes rows and asks a model cannot run inside a transaction: "
                 "it is tried until every answer is there. COMMIT or ROLLBACK first."
             )
-        self._connection.begin()
         attempt = Attempt()
         try:
+            self._connection.begin()
             yield attempt
-        finally:
             if attempt.kept:
                 self._connection.commit()
-            else:
-                self._connection.rollback()
+        finally:
+            finish(self._roll_back)
 
-    def drop(self, steps: list[Step]) -> None:
-        """Drop the tables of the steps."""
-        # A failed transaction takes its tables with it.
+    def _roll_back(self) -> None:
+        """Undo what was not committed."""
+        # There is no transaction where it never began, or was committed.
         with suppress(duckdb.TransactionException):
-            self._connection.unregister(BATCH)
-            for step in steps:
-                if isinstance(step, Load | Match):
-                    self._connection.execute(f"DROP TABLE IF EXISTS {step.table}").fetchall()
+            self._connection.rollback()
+
+
+def result(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+    """What a user's query gives; see `execution.arrow_types`."""
+    relation = connection.sql(query)
+    if relation is None:
+        return pa.table({})
+    table = carried(relation).to_arrow_table()
+    return pa.Table.from_arrays(table.columns, schema=marked(table.schema, relation))
 
 
 def batches_of(table: pa.Table) -> Batches:

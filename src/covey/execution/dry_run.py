@@ -24,6 +24,7 @@ from covey.plan.forecast import DryResult, LoadForecast
 from covey.plan.nodes import UNREAD, Ask, DocumentColumn, Flow, Load, PhysicalPlan, Prune, Step
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import in_transaction
+from covey.sql.temporary import TemporaryObjects
 from covey.sql.text import quote_name
 
 # Rows of a source that a dry run takes, and pairs that its sources may make together.
@@ -37,8 +38,6 @@ SECONDS_ON_DEMAND = 0.7
 # Seconds after which the sources are not looked at any longer.
 SECONDS_TO_SAMPLE = 20.0
 
-_SOURCE = re.compile(r"covey_source_\d+")
-
 
 class DryRun:
     """Runs one plan any number of times; nothing is asked and nothing changed.
@@ -48,6 +47,7 @@ class DryRun:
     Args:
         plan: what would run; its tables are filled with samples.
         connection: where the plan was made.
+        objects: what was made there for it.
         lookups: registered there for its calls.
         answers: those the look-ups read; emptied before each run.
         documents: likewise.
@@ -61,6 +61,7 @@ class DryRun:
         self,
         plan: PhysicalPlan,
         connection: duckdb.DuckDBPyConnection,
+        objects: TemporaryObjects,
         lookups: Lookups,
         answers: Answers,
         documents: DocumentStore,
@@ -74,7 +75,8 @@ class DryRun:
         self._decisions: list[Decision] = []
         self._plan = plan
         self._connection = connection
-        self._relations = Relations(connection)
+        self._objects = objects
+        self._relations = Relations(connection, objects)
         self._lookups = lookups
         self._answers = answers
         self._documents = documents
@@ -100,7 +102,7 @@ class DryRun:
         """Drop the samples."""
         for sample in self._samples.values():
             with suppress(duckdb.Error):
-                self._connection.execute(f"DROP TABLE IF EXISTS {sample}").fetchall()
+                self._objects.drop(sample)
 
     def run(self, rates: Mapping[int, float]) -> DryResult:
         """Run all steps once, calls being TRUE at given rates."""
@@ -208,11 +210,11 @@ class DryRun:
         return SAMPLE_PAIRS_OF_LIMIT if limited else SAMPLE_PAIRS
 
     def _sample(self, load: Load, taken: int) -> None:
-        sample = self._samples[load.table] = f"{load.table}_sample"
-        self._connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE {sample} AS SELECT * FROM ({load.query}) "
-            f"USING SAMPLE reservoir({taken} ROWS) REPEATABLE (1)"
-        ).fetchall()
+        sample = self._samples[load.table] = self._objects.new_name("sample")
+        self._objects.create_table(
+            sample,
+            f"AS SELECT * FROM ({load.query}) USING SAMPLE reservoir({taken} ROWS) REPEATABLE (1)",
+        )
 
     def _scale_of(self, tables: Set[str]) -> float:
         """How many times the rows that a query over samples of some tables gives stand for."""
@@ -266,7 +268,8 @@ class DryRun:
 
     def _scale_late(self, query: str, asker: DryAsker, whole: set[str]) -> None:
         """Scale what a query over samples asked on demand, once."""
-        scale = self._scale_of(set(_SOURCE.findall(query)) - whole)
+        read = {table for table in self._table_scales if re.search(rf"\b{table}\b", query)}
+        scale = self._scale_of(read - whole)
         for index in self._plan.on_demand:
             tally = asker.tallies.get(index)
             if tally is not None and tally.scale == 1.0:

@@ -112,6 +112,7 @@ class FlowRunner:
         Rows that are through have all the answers that they need.
         """
         done = 0
+        self._runner.begin(self._step.asks)
         self._total = 0 if self._step.needed == 0 else self._runner.rows_of(self._step.table)
         self._choose()
         while self._batches or self._next_row < self._total:
@@ -272,12 +273,12 @@ class FlowRunner:
         # Under a LIMIT the last call stops within a batch too: a row of the source may
         # have thousands of partners.
         piece = None if later else self._step.needed
-        self._runner.set_batch(batch.rows)
-        for waited in self._runner.ask(self._written(ask, batch.decided), reads, piece):
+        for waited in self._runner.ask(self._written(ask, batch), reads, piece):
             yield waited
             if not len(batch.rows) or (piece is not None and self._enough(batch)):
                 return
-            self._runner.set_batch(batch.rows)
+            # Queries of the ask that are still to come read the batch that is there then.
+            self._runner.batch(self._step.source, batch.rows)
 
     def _returns(self, ask: Ask, batch: _Batch) -> bool:
         """Whether other batches will read the same anchors: those that are not the source's own."""
@@ -287,28 +288,28 @@ class FlowRunner:
     def _asks(self, stage: int) -> tuple[Ask, ...]:
         return self._step.stages[stage].asks
 
-    def _written(self, ask: Ask, decided: tuple[int, ...]) -> Ask:
+    def _written(self, ask: Ask, batch: _Batch) -> Ask:
         """An ask for the rows of the batch that pass what is decided."""
         if ask.target is None:
             raise RunError("An ask of a flow names no rows: the plan is damaged.")
-        left = [self._step.stages[i] for i in self._order if i not in decided]
+        left = [self._step.stages[i] for i in self._order if i not in batch.decided]
         stop = ask.stop or first_match(self._step, ask, left)
         if stop is not None and stop.target is not None:
-            stop = replace(stop, decided=self._query(stop.target, decided))
-        return replace(ask, demand=self._query(ask.target, decided), stop=stop)
+            stop = replace(stop, decided=self._query(stop.target, batch))
+        return replace(ask, demand=self._query(ask.target, batch), stop=stop)
 
-    def _query(self, target: Target, decided: tuple[int, ...]) -> str:
-        """The row ids of a target in rows of the batch that pass some stages."""
-        passed = [self._step.stages[i].passes for i in decided]
+    def _query(self, target: Target, batch: _Batch) -> str:
+        """The row ids of a target in rows of the batch that pass what it has passed."""
+        passed = [self._step.stages[i].passes for i in batch.decided]
         conditions = [condition for condition in passed if condition is not None]
-        return self._step.rows.query(target, conditions, self._step.source)
+        confined = self._runner.batch(self._step.source, batch.rows)
+        return self._step.rows.query(target, conditions, confined)
 
     def _reject(self, batch: _Batch, stage: int) -> None:
         """Take the rows out of a batch that a stage rejects."""
         if self._step.stages[stage].passes is None or not len(batch.rows):
             return
-        self._runner.set_batch(batch.rows)
-        alive = self._query(Target((self._step.source,)), batch.decided)
+        alive = self._query(Target((self._step.source,)), batch)
         left = np.sort(self._runner.columns(alive)[0])
         if self._choice is not None and self._decides_rows(stage):
             before = tuple(i for i in batch.decided if i != stage)
@@ -373,8 +374,8 @@ class FlowRunner:
         """Rows of the result that a batch gives, at most as many as LIMIT needs."""
         if self._step.found is None or not len(batch.rows):
             return 0
-        self._runner.set_batch(batch.rows)
-        return self._runner.count(self._step.found)
+        query = self._query(self._step.found, batch)
+        return self._runner.count(f"SELECT count(*) FROM ({query} LIMIT {self._step.needed})")
 
 
 def _shares(ask: Ask, other: Ask) -> bool:

@@ -2,7 +2,8 @@
 
 A look-up over texts notes what it cannot find, for the next round of demand
 iteration. A look-up over row ids belongs to a planned call, whose rows were asked
-ahead: what it cannot find is not needed, and it gives NULL.
+ahead: a row that was not asked is not needed, and it gives NULL. A call that nothing
+has begun to ask has no answers to give, and is an error.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from duckdb.func import ARROW, SPECIAL
 
+from covey.errors import RunError
 from covey.execution.answers import Answers
 from covey.execution.readout import read_answers, true_of
 from covey.logical.calls import AICall, OnError
 from covey.prompts.documents import NULL_ID, DocumentStore
+from covey.sql.temporary import TemporaryObjects
 
 Ints = npt.NDArray[np.int64]
 
@@ -45,26 +46,26 @@ class RowDocuments:
 
 
 class Lookups:
-    """Registers the look-ups of a query on its connection, and takes them off again.
+    """Makes the look-ups of a query known on its connection.
 
     Args:
-        connection: where the statement will run.
+        objects: of the statement, where it will run.
         answers: where answers are found.
         documents: where texts get their ids.
     """
 
     def __init__(
         self,
-        connection: duckdb.DuckDBPyConnection,
+        objects: TemporaryObjects,
         answers: Answers,
         documents: DocumentStore,
     ) -> None:
-        self._connection = connection
+        self._objects = objects
         self._answers = answers
         self._documents = documents
         self._missing: dict[int, list[Ints]] = {}
         self._rows: dict[int, tuple[RowDocuments, ...]] = {}
-        self._names: list[str] = []
+        self._running = False
         # DuckDB may call from several threads.
         self._lock = threading.Lock()
 
@@ -72,23 +73,16 @@ class Lookups:
         """Make both look-ups of every call known to DuckDB."""
         for call in calls:
             if call.shares == call.index:
-                self._create(call.text_lookup, self._by_text(call), call)
-            self._create(call.row_lookup, self._by_row(call), call)
+                self._objects.create_function(call.text_lookup, self._by_text(call), call.sql_type)
+            self._objects.create_function(call.row_lookup, self._by_row(call), call.sql_type)
 
-    def close(self) -> bool:
-        """Take the look-ups off the connection.
+    def expect_rows(self) -> None:
+        """Say that the plan runs: from here on a planned call has been asked, or is an error."""
+        self._running = True
 
-        Returns:
-            False in a failed transaction: it takes them with it, but DuckDB's Python side
-            does not learn of that, and their names cannot be used again.
-        """
-        names, self._names = self._names, []
-        try:
-            for name in names:
-                self._connection.remove_function(name)
-        except duckdb.TransactionException:
-            return False
-        return True
+    def begin(self, lookup: int, nothing: tuple[RowDocuments, ...]) -> None:
+        """Say that a planned call is asked, for the rows that turn out to need it."""
+        self._rows.setdefault(lookup, nothing)
 
     def set_rows(self, lookup: int, documents: tuple[RowDocuments, ...]) -> None:
         """Give the look-up of a planned call the documents of its arguments."""
@@ -114,17 +108,6 @@ class Lookups:
         _, scores = self._answers.of(call.question).find(documents)
         return int(true_of(call, scores).sum())
 
-    def _create(self, name: str, function: Callable[..., pa.Array], call: AICall) -> None:
-        self._connection.create_function(
-            name,
-            function,
-            None,
-            call.sql_type,
-            type=ARROW,
-            null_handling=SPECIAL,
-        )
-        self._names.append(name)
-
     def _by_text(self, call: AICall) -> Callable[..., pa.Array]:
         arity = call.question.arity
 
@@ -143,6 +126,10 @@ class Lookups:
             with self._lock:
                 places = self._rows.get(call.index)
                 if places is None:
+                    if self._running:
+                        raise RunError(
+                            f"{call.name} was planned and never asked: the plan is damaged."
+                        )
                     # Not asked yet: this is DuckDB folding constants while it binds.
                     count = len(row_ids[0])
                     nothing = np.full((count, call.question.width), np.nan)

@@ -17,7 +17,7 @@ from covey.execution.lookup import Lookups
 from covey.execution.report import Report
 from covey.execution.steps import DRAWS_OTHERS, StepRunner
 from covey.plan.choice import Chooser
-from covey.plan.nodes import Ask, Flow, Load, Match, PhysicalPlan, Step
+from covey.plan.nodes import Ask, Flow, Load, Match, PhysicalPlan, Piece, Step
 from covey.prompts.documents import DocumentStore
 
 # Rows of a source that are enough for a piece of the result.
@@ -95,20 +95,20 @@ class Runner:
                 yield batch
                 began = time.perf_counter()
 
-    def pieces(self, query: str) -> Batches:
+    def pieces(self, piece: Piece) -> Batches:
         """Ask, and give the rows that are final meanwhile; see `PhysicalPlan.piece`.
 
         Time that the reader takes is not counted, nor charged to a budget.
 
         Args:
-            query: the statement for a piece.
+            piece: the statement for one.
 
         Raises:
             RunError: as `run`.
         """
         started, waited, empty = time.perf_counter(), 0.0, None
         try:
-            with closing(self._ask_and_read(query)) as rows:
+            with closing(self._ask_and_read(piece)) as rows:
                 for batch in rows:
                     if not batch.num_rows:
                         empty = batch
@@ -128,7 +128,7 @@ class Runner:
         if not self._report.rows and empty is not None:
             yield empty
 
-    def _ask_and_read(self, query: str) -> Batches:
+    def _ask_and_read(self, piece: Piece) -> Batches:
         *before, last = self._plan.steps
         for step in before:
             self._step(step)
@@ -141,8 +141,7 @@ class Runner:
                 # an eighth of what came before, while that is not too long to wait.
                 least = min(max(FIRST_BATCH, done // 8), MOST_OF_A_PIECE)
                 if end == total or end - done >= least:
-                    self._relations.set_piece(done, end - 1)
-                    yield from self._read(query)
+                    yield from self._read(piece.query(done, end - 1))
                     done = end
 
     def _flow(self, step: Flow, *, early: bool = False) -> Generator[int, None, None]:

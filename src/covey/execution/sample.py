@@ -42,11 +42,11 @@ def _matching(
     """The share of combinations that pass, by some rows of one source where there are many."""
     first, others = rows[sources[0]], math.prod(rows[i] for i in sources[1:])
     taken = min(first, max(COUNTED // others, 1))
-    batched = None
+    batch = None
     if taken < first:
-        batched = sources[0]
-        runner.set_batch(np.sort(np.random.default_rng(SEED).permutation(first)[:taken]))
-    query = flow.rows.query(Target(sources), (), batched)
+        drawn = np.sort(np.random.default_rng(SEED).permutation(first)[:taken])
+        batch = runner.batch(sources[0], drawn)
+    query = flow.rows.query(Target(sources), (), batch)
     return runner.count(f"SELECT count(*) FROM ({query})") / (taken * others)
 
 
@@ -113,8 +113,8 @@ class Sampler:
         target = ask.target
         if target is None or len(columns) > 1 or not target.conditions:
             return columns
-        self._runner.set_batch(np.sort(columns[0]))
-        return self._runner.columns(self._flow.rows.query(target, (), target.sources[0]))
+        batch = self._runner.batch(target.sources[0], np.sort(columns[0]))
+        return self._runner.columns(self._flow.rows.query(target, (), batch))
 
     def _rows(self, stage: Stage, count: int) -> list[Ints]:
         """Random rows of an ask: one column of row ids for each source of its target."""
@@ -131,8 +131,8 @@ class Sampler:
         anchors = anchors[:count]
         if not len(anchors):
             return [anchors]
-        self._runner.set_batch(np.sort(anchors))
-        pairs = self._runner.columns(self._flow.rows.query(target, (), anchor))
+        batch = self._runner.batch(anchor, np.sort(anchors))
+        pairs = self._runner.columns(self._flow.rows.query(target, (), batch))
         order = self._rng.permutation(len(pairs[0]))[:count]
         return [column[order] for column in pairs]
 

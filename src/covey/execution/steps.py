@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from covey.execution.lookup import Lookups, RowDocuments, distinct_rows
 from covey.execution.partners import Partners
 from covey.logical.calls import AICall
 from covey.plan.nodes import Ask, DocumentColumn, Load, Match, Prune
-from covey.plan.rows import Condition, JoinRows
+from covey.plan.rows import Batch, Condition, JoinRows
 from covey.prompts.documents import NULL_ID, DocumentStore
 from covey.prompts.sets import distinct
 
@@ -60,6 +60,7 @@ class StepRunner:
         self._lookups = lookups
         self._asker = asker
         self._documents = documents
+        lookups.expect_rows()
         self._columns: dict[DocumentColumn, Ints] = {}
         self._rows: dict[str, int] = {}
 
@@ -106,9 +107,15 @@ class StepRunner:
         """The number that a query gives."""
         return int(self.complete(partial(self._relations.table, query)).column(0)[0].as_py())
 
-    def set_batch(self, rows: Ints) -> None:
-        """Confine the demands of a flow to some rows of its source."""
-        self._relations.set_batch(rows)
+    def batch(self, source: int, rows: Ints) -> Batch:
+        """See `Relations.batch`."""
+        return self._relations.batch(source, rows)
+
+    def begin(self, asks: Iterable[Ask]) -> None:
+        """Say that some calls are asked from here on, for the rows that turn out to need it."""
+        for ask in asks:
+            nothing = tuple(RowDocuments(key, np.empty(0, np.int64)) for key in ask.keys)
+            self._lookups.begin(ask.lookup, nothing)
 
     def rows_within(self, column: DocumentColumn, first: int, size: int) -> int:
         """See `Relations.rows_within`."""
@@ -179,6 +186,7 @@ class StepRunner:
         Yields:
             tickets of the asker; go on when they are done.
         """
+        self.begin([step])
         rows = self.complete(partial(self._relations.row_ids, step.demand))
         if step.stop is None or not len(rows[0]):
             count, start = len(rows[0]), 0

@@ -102,9 +102,7 @@ class FlowPlan:
         # A condition that was left to demand iteration has its answers only at the end,
         # so that no batch can tell how many rows are found.
         if self._needed is not None and len(rows.asked) == len(rows.wanted):
-            whole = Target(tuple(range(len(rows.loaded))))
-            query = self.graph.query(whole, self._decided, source)
-            found = f"SELECT count(*) FROM ({query} LIMIT {self._needed})"
+            found = Target(tuple(range(len(rows.loaded))))
         needed = None if found is None else self._needed
         table = rows.loaded[source].load.table
         columns = [column for ask in asks for column in ask.documents if column.table == table]

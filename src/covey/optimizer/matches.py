@@ -22,7 +22,7 @@ from covey.logical.blocks import Block
 from covey.optimizer.flow import FlowPlan
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import Workspace
-from covey.plan.nodes import MATCH_COLUMNS, Match, Stage
+from covey.plan.nodes import Match, Stage
 from covey.plan.rows import Condition, JoinRows, Target
 
 
@@ -79,13 +79,14 @@ def _match(stage: Stage, graph: JoinRows, decided: list[Condition], work: Worksp
     own = tuple(c for c in (*graph.conditions, *decided) if c.sources <= set(places))
     pairs = replace(graph, outer=0, conditions=own).query(Target(places), [])
     name = work.new_name("match")
-    columns = ", ".join(MATCH_COLUMNS)
-    work.binder.create_empty(name, [(column, "BIGINT") for column in MATCH_COLUMNS])
+    names = (f"{name}_left", f"{name}_right")
+    columns = ", ".join(names)
+    work.create_empty(name, [(column, "BIGINT") for column in names])
     query = f"SELECT {columns} FROM ({pairs}) AS pairs({columns})"
     work.steps.append(Match(name, query, ask.condition))
     same = " AND ".join(
         f"{name}.{column} = {graph.relations[place].row_id}"
-        for column, place in zip(MATCH_COLUMNS, places, strict=True)
+        for column, place in zip(names, places, strict=True)
     )
     work.edited.replace(work.calls[ask.call].span, f"({same})")
     return name

@@ -13,14 +13,13 @@ from __future__ import annotations
 from covey.logical.blocks import Block
 from covey.optimizer.row_by_row import row_by_row
 from covey.optimizer.workspace import Workspace
-from covey.plan.nodes import Flow
-from covey.plan.rows import FIRST_OF_PIECE, LAST_OF_PIECE
+from covey.plan.nodes import Flow, Piece
 
 _CLAUSES = {"SELECT", "FROM", "WHERE"}
 
 
-def plan_pieces(work: Workspace) -> str | None:
-    """The final statement confined to the rows between two variables; None where it has none."""
+def plan_pieces(work: Workspace) -> Piece | None:
+    """The final statement confined to some rows; None where no such statement gives a piece."""
     flow = work.steps[-1] if work.steps else None
     if not isinstance(flow, Flow) or flow.needed is not None:
         return None
@@ -32,20 +31,18 @@ def plan_pieces(work: Workspace) -> str | None:
     # The last flow may be that of a block inside.
     if flow.table not in work.tables_of(block):
         return None
-    stretch = (
-        f"{flow.rows.relations[flow.source].row_id} BETWEEN "
-        f"getvariable('{FIRST_OF_PIECE}') AND getvariable('{LAST_OF_PIECE}')"
-    )
+    name = work.new_name("piece")
     mark = work.mark()
     where = block.clauses.get("WHERE")
     if where is not None:
-        work.edited.replace(where, f"{stretch} AND ({work.edited.render(where)})")
+        work.edited.replace(where, f"{name} AND ({work.edited.render(where)})")
     else:
         relations = work.edited.render(block.from_span)
-        work.edited.replace(block.from_span, f"{relations} WHERE {stretch}")
-    text = work.edited.render()
+        work.edited.replace(block.from_span, f"{relations} WHERE {name}")
+    before, after = work.edited.render().split(name)
     work.revert(mark)
-    return None if work.binder.columns(text) is None else text
+    piece = Piece(before, flow.rows.relations[flow.source].row_id, after)
+    return None if work.binder.columns(piece.query(0, 0)) is None else piece
 
 
 def _is_sum(block: Block, work: Workspace) -> bool:

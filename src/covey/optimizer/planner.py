@@ -7,8 +7,6 @@ exact for every statement that DuckDB can run.
 
 from __future__ import annotations
 
-import itertools
-
 from covey.errors import QueryError
 from covey.logical.blocks import Block, Expr, Kind
 from covey.optimizer.block import BlockPlanner
@@ -22,6 +20,7 @@ from covey.sql.guards import Context, Guards
 from covey.sql.hints import with_hint
 from covey.sql.lift import LiftedText, text_lookup
 from covey.sql.structure import find_blocks, is_query, query_span
+from covey.sql.temporary import TemporaryObjects
 from covey.sql.text import Span, quote_name
 from covey.sql.volatile import Changes
 
@@ -29,12 +28,12 @@ from covey.sql.volatile import Changes
 _CONDITIONS = ("HAVING", "QUALIFY")
 
 
-def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> PhysicalPlan:
+def make_plan(lifted: LiftedText, objects: TemporaryObjects) -> PhysicalPlan:
     """Plan one statement; creates empty temporary tables on its connection.
 
     Args:
         lifted: the statement; its edits become those of the final statement.
-        table_names: numbers for temporary tables, unique on the connection.
+        objects: what it makes on the connection, and drops when it is through.
 
     Raises:
         QueryError: DuckDB refuses the statement, or a document is a BLOB.
@@ -42,7 +41,7 @@ def make_plan(lifted: LiftedText, table_names: itertools.count[int]) -> Physical
     # The shape of a statement is read on the word of DuckDB's parser.
     lifted.binder.parse()
     blocks = find_blocks(lifted.tokens, lifted.calls)
-    work = Workspace(lifted, blocks, table_names)
+    work = Workspace(lifted, blocks, objects)
     _check_text(work)
     _name_outputs(work)
     if work.binder.in_transaction():

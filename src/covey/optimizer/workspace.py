@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from covey.logical.blocks import Block, Source
 from covey.logical.calls import AICall
 from covey.plan.nodes import DocumentColumn, Load, Match, Prune, Step
+from covey.sql.bind import MISTAKES
 from covey.sql.columns import named_columns
 from covey.sql.from_clause import NotPlanned
 from covey.sql.lift import LiftedText
+from covey.sql.temporary import TemporaryObjects
 from covey.sql.text import Replacement, Span, quote_name
 from covey.sql.volatile import Changes
 
@@ -55,7 +56,7 @@ class Workspace:
     Args:
         lifted: the statement.
         blocks: its blocks, inner ones first.
-        table_names: numbers for temporary tables.
+        objects: the temporary tables that planning makes.
 
     Attributes:
         steps: the steps so far.
@@ -64,9 +65,7 @@ class Workspace:
         owner: the innermost block around each call.
     """
 
-    def __init__(
-        self, lifted: LiftedText, blocks: list[Block], table_names: itertools.count[int]
-    ) -> None:
+    def __init__(self, lifted: LiftedText, blocks: list[Block], objects: TemporaryObjects) -> None:
         self.tokens = lifted.tokens
         self.calls = lifted.calls
         self.edited = lifted.edited
@@ -76,7 +75,7 @@ class Workspace:
         self.planned: frozenset[int] = frozenset()
         self.on_demand: dict[int, str] = {}
         self.owner = {call.index: self.innermost(call.span) for call in self.calls}
-        self._table_names = table_names
+        self._objects = objects
         self._named = named_columns(lifted.tokens, blocks)
         self._loaded: dict[Span, LoadedSource] = {}
         self._row_lookups: dict[Hashable, int] = {}
@@ -98,14 +97,27 @@ class Workspace:
         self.edited.revert(mark.edits)
         for step in self.steps[mark.steps :]:
             if isinstance(step, Load | Match):
-                self.binder.drop(step.table)
+                self._objects.drop(step.table)
         del self.steps[mark.steps :]
         self.planned = mark.planned
         self._loaded = dict(mark.loaded)
 
     def new_name(self, kind: str) -> str:
         """A name for a temporary table."""
-        return f"covey_{kind}_{next(self._table_names)}"
+        return self._objects.new_name(kind)
+
+    def create_empty(self, table: str, columns: list[tuple[str, str]]) -> bool:
+        """Create a temporary table of some columns, given by name and type, and no rows.
+
+        Returns:
+            False where a column has a type that no table can have.
+        """
+        given = ", ".join(f"{quote_name(name)} {kind}" for name, kind in columns)
+        try:
+            self._objects.create_table(table, f"({given})")
+        except MISTAKES:
+            return False
+        return True
 
     def row_lookup(
         self, call: AICall, documents: tuple[DocumentColumn, ...], keys: tuple[int, ...]
@@ -221,7 +233,7 @@ class Workspace:
         if pushed:
             query += f" WHERE {' AND '.join(f'({text})' for text in pushed)}"
         table = self.new_name("source")
-        if not self.binder.create_empty(table, kept):
+        if not self.create_empty(table, kept):
             raise NotPlanned(f"{source.alias} has a column that no table can have")
         load = Load(
             table,

@@ -15,8 +15,6 @@ from covey.plan.rows import Condition, JoinRows, Target
 
 # Why a call runs on demand that stands in a CTE which no query reads: it is never asked.
 UNREAD = "nothing reads it"
-# The columns of a `Match`.
-MATCH_COLUMNS = ("covey_left", "covey_right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +131,8 @@ class Flow:
         source: the one that is cut into batches, as a position in `rows.relations`.
         column: the documents whose length counts; None where all rows are one batch.
         needed: rows that are enough, LIMIT plus OFFSET; None for all.
-        found: query for the number of result rows in a batch, at most `needed`; None where
-            that is known only at the end.
+        found: the rows of the result, of which `needed` are counted in each batch; None where
+            they are known only at the end.
         shown: the sources whose rows a DISTINCT shows: one match with the others is as
             good as many. None where every match counts.
     """
@@ -144,7 +142,7 @@ class Flow:
     source: int
     column: DocumentColumn | None
     needed: int | None = None
-    found: str | None = None
+    found: Target | None = None
     shown: frozenset[int] | None = None
 
     @property
@@ -179,8 +177,8 @@ class Match:
     are as many as the rows of the result, and not once for each pair.
 
     Attributes:
-        table: name of the temporary table with the row ids of either source in
-            `MATCH_COLUMNS`; created empty when the plan is made.
+        table: name of the temporary table with the row ids of either source; created empty
+            when the plan is made.
         query: fills it, each pair once.
         condition: the call as the user wrote it.
     """
@@ -188,6 +186,24 @@ class Match:
     table: str
     query: str
     condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A statement that is confined to a stretch of rows.
+
+    Attributes:
+        before, after: its text around the condition that confines it.
+        row_id: of the source whose rows they are.
+    """
+
+    before: str
+    row_id: str
+    after: str
+
+    def query(self, first: int, last: int) -> str:
+        """The statement for the rows with ids from `first` to `last`."""
+        return f"{self.before}{self.row_id} BETWEEN {first} AND {last}{self.after}"
 
 
 Step = Load | Ask | Flow | Prune | Match
@@ -206,8 +222,8 @@ class PhysicalPlan:
         rehearsal: the query inside `final` where `final` has effects (CREATE, INSERT,
             COPY …): it is run in its place until every answer is there.
         on_demand: calls that run by demand iteration, with the reason.
-        piece: `final` confined to the rows of the last flow's source between two variables
-            of DuckDB; the result is such pieces one behind the other. None where it is not.
+        piece: `final` confined to some rows of the last flow's source; the result is such
+            pieces one behind the other. None where it is not.
     """
 
     sql: str
@@ -217,7 +233,7 @@ class PhysicalPlan:
     effects: bool = False
     rehearsal: str | None = None
     on_demand: dict[int, str] = field(default_factory=dict)
-    piece: str | None = None
+    piece: Piece | None = None
 
     def asks(self) -> Iterator[Ask]:
         """Every ask, those inside other steps included."""

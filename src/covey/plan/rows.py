@@ -11,15 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-# DuckDB variables that hold the first and last row id of a batch, and the table of all. A
-# list in a variable would be bound anew, number by number, with every query that names it.
-FIRST_ROW = "covey_first_row"
-LAST_ROW = "covey_last_row"
-BATCH = "covey_batch"
-BATCH_ROW = "covey_row"
-# Variables that hold the first and last row id of a piece of the result.
-FIRST_OF_PIECE = "covey_piece_first"
-LAST_OF_PIECE = "covey_piece_last"
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some rows of a source, to which a query is confined.
+
+    Attributes:
+        source: the position in `JoinRows.relations`.
+        table: holds their row ids in its one column of the same name. A list in the text
+            would be bound anew, number by number, with every query that names it.
+        first, last: bounds of the row ids.
+    """
+
+    source: int
+    table: str
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +86,23 @@ class JoinRows:
     conditions: tuple[Condition, ...]
 
     def query(
-        self, target: Target, decided: Iterable[Condition], batched: int | None = None
+        self, target: Target, decided: Iterable[Condition], batch: Batch | None = None
     ) -> str:
         """The distinct row ids of the target's sources in rows that pass some conditions.
 
         Args:
             target: what is asked for.
             decided: conditions whose answers are there.
-            batched: the source that is confined to the batch that DuckDB knows.
+            batch: confines one source to some rows.
         """
         conditions = [*self.conditions, *decided, *target.conditions]
         seen = frozenset(target.sources)
         rest = (frozenset(range(self.outer)) | target.inner) - seen
-        where = self._where(seen, rest, conditions, batched)
+        where = self._where(seen, rest, conditions, batch)
         columns = ", ".join(self.relations[i].row_id for i in target.sources) or "0"
         query = f"{self.prefix}SELECT {columns}"
         if seen:
-            query += f" FROM {self._from(target.sources, batched)}"
+            query += f" FROM {self._from(target.sources, batch)}"
         return query + (f" WHERE {' AND '.join(where)}" if where else "")
 
     def _where(
@@ -103,7 +110,7 @@ class JoinRows:
         seen: frozenset[int],
         rest: frozenset[int],
         conditions: Sequence[Condition],
-        batched: int | None,
+        batch: Batch | None,
     ) -> list[str]:
         """What must hold of rows of the sources in sight, given those that are not."""
         texts = [f"({c.text})" for c in conditions if c.sources <= seen]
@@ -113,23 +120,23 @@ class JoinRows:
             doors = frozenset(i for c in own if c.sources & seen for i in c.sources & part)
             # Through one door the rest follows step by step; through several at once.
             first = doors if len(doors) == 1 else part if doors else frozenset([min(part)])
-            inner = self._where(seen | first, part - first, own, batched)
-            query = f"SELECT 1 FROM {self._from(sorted(first), batched)}"
+            inner = self._where(seen | first, part - first, own, batch)
+            query = f"SELECT 1 FROM {self._from(sorted(first), batch)}"
             texts.append(f"EXISTS ({query}{' WHERE ' if inner else ''}{' AND '.join(inner)})")
         return texts
 
-    def _from(self, sources: Sequence[int], batched: int | None) -> str:
+    def _from(self, sources: Sequence[int], batch: Batch | None) -> str:
         parts = []
         for i in sources:
             relation = self.relations[i]
             text = relation.table
-            if i == batched:
+            if batch is not None and i == batch.source:
                 # Bounds let DuckDB skip the rest of a large source. As a subquery of its
                 # own the batch is cut before anything is joined to it.
                 text = (
-                    f"(SELECT *, rowid FROM {text} WHERE rowid BETWEEN "
-                    f"getvariable('{FIRST_ROW}') AND getvariable('{LAST_ROW}') "
-                    f"AND rowid IN (SELECT {BATCH_ROW} FROM {BATCH}))"
+                    f"(SELECT *, rowid FROM {text} "
+                    f"WHERE rowid BETWEEN {batch.first} AND {batch.last} "
+                    f"AND rowid IN (SELECT {batch.table} FROM {batch.table}))"
                 )
             parts.append(f"{text} AS {relation.alias}")
         return ", ".join(parts)

@@ -15,7 +15,6 @@ from covey.sql.text import (
     EditedText,
     OffsetMap,
     Span,
-    quote_name,
     read_tokens,
 )
 from covey.sql.volatile import Volatile, read_volatile
@@ -44,10 +43,28 @@ _KIND = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 
 def in_transaction(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether a transaction is open that more than one statement belongs to."""
-    query = "SELECT txid_current()"
+    query = "SELECT system.main.txid_current()"
     first, second = (connection.execute(query).fetchall() for _ in range(2))
     # Outside a transaction every statement is one of its own.
     return bool(first == second)
+
+
+def statement_kinds(
+    connection: duckdb.DuckDBPyConnection, text: str
+) -> list[duckdb.StatementType | None]:
+    """What DuckDB takes each statement of a text for, None for a kind that has no name in Python;
+    nothing where it is no SQL."""
+    try:
+        return [_kind(statement) for statement in connection.extract_statements(text)]
+    except duckdb.ParserException:
+        return []
+
+
+def _kind(statement: duckdb.Statement) -> duckdb.StatementType | None:
+    try:
+        return statement.type
+    except ValueError:
+        return None
 
 
 class Binder:
@@ -188,41 +205,17 @@ class Binder:
             QueryError: DuckDB refuses it; its words, at the place in the user's text.
         """
         text, offsets = self.edited.render_mapped(span)
+        kinds = statement_kinds(self._connection, text)
+        # A relation is only bound; EXPLAIN, which optimises too, takes six times as long.
+        if kinds == [duckdb.StatementType.SELECT] and self.columns(text) is not None:
+            return
         try:
-            # Binding is all that is wanted; optimising costs ten times as much.
-            self._connection.execute("PRAGMA disable_optimizer").fetchall()
             self._connection.execute(f"EXPLAIN {text}").fetchall()
         except MISTAKES as error:
-            if self._is_explainable(text, error):
+            # SET, BEGIN, PRAGMA … can only be bound by running them.
+            plain = not isinstance(error, duckdb.ParserException)
+            if not kinds or (plain and kinds != [duckdb.StatementType.PRAGMA]):
                 raise mistake(error, text, len("EXPLAIN "), self.edited.text, offsets) from None
-        finally:
-            self._connection.execute("PRAGMA enable_optimizer").fetchall()
-
-    def _is_explainable(self, text: str, error: duckdb.Error) -> bool:
-        """False for SET, BEGIN, PRAGMA …, which DuckDB can only bind by running them."""
-        try:
-            statements = self._connection.extract_statements(text)
-        except duckdb.ParserException:
-            return True
-        plain = not isinstance(error, duckdb.ParserException)
-        return plain and [s.type for s in statements] != [duckdb.StatementType.PRAGMA]
-
-    def create_empty(self, table: str, columns: list[tuple[str, str]]) -> bool:
-        """Create a temporary table of some columns, given by name and type, and no rows.
-
-        Returns:
-            False where a column has a type that no table can have.
-        """
-        given = ", ".join(f"{quote_name(name)} {kind}" for name, kind in columns)
-        try:
-            self._connection.execute(f"CREATE TEMP TABLE {table} ({given})").fetchall()
-        except MISTAKES:
-            return False
-        return True
-
-    def drop(self, table: str) -> None:
-        """Drop a table that `create_empty` made."""
-        self._connection.execute(f"DROP TABLE {table}").fetchall()
 
     def columns(self, query: str) -> list[tuple[str, str]] | None:
         """Names and types of the columns of a query; None where DuckDB refuses it."""

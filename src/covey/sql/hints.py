@@ -15,11 +15,14 @@ from covey.sql.text import quote_name, read_tokens
 _NO_COLUMN = re.compile(r'.*"(?P<table>[^"]+)" does not have a column named "(?P<column>[^"]+)"')
 _NO_TABLE = re.compile(r"Table with name (?P<path>.+) does not exist")
 _NO_FILE = re.compile(r'No files found that match the pattern "(?P<path>.+)"')
-_LOOKUP = re.compile(r'"?\bcovey\d*_(?:rows_)?(?P<index>\d+)\b"?')
 
 
 def with_written_names(error: QueryError, calls: list[AICall]) -> QueryError:
     """The same error, with AI functions called as the user wrote them."""
+
+    if not calls:
+        return error
+    lookup = re.compile(rf'"?\b{calls[0].prefix}_(?:rows_)?(?P<index>\d+)\b"?', re.IGNORECASE)
 
     def written(match: re.Match[str]) -> str:
         index = int(match["index"])
@@ -27,7 +30,7 @@ def with_written_names(error: QueryError, calls: list[AICall]) -> QueryError:
             return match[0]
         return error.sql[slice(*calls[index].name_span)]
 
-    reason = _LOOKUP.sub(written, error.reason)
+    reason = lookup.sub(written, error.reason)
     if reason == error.reason:
         return error
     return type(error)(reason, sql=error.sql, span=error.span, hint=error.hint, done=error.done)

@@ -1,0 +1,102 @@
+"""What Covey puts on a user's connection while a statement is planned and run.
+
+Temporary tables, functions and registered data have names that nobody else's have, and are
+noted before they are made, so that all of them go again, whatever ends the statement.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from duckdb.func import ARROW, SPECIAL
+
+
+class TemporaryObjects:
+    """The objects of one statement, or of one call of the API.
+
+    Args:
+        connection: where they are made.
+        prefix: what all their names begin with; nothing else's name does.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, prefix: str) -> None:
+        self.prefix = prefix
+        self._connection = connection
+        self._numbers = itertools.count()
+        # How each is taken off, the oldest first.
+        self._made: dict[str, Callable[[str], object]] = {}
+
+    def new_name(self, kind: str) -> str:
+        """A name, for an object or a column of one."""
+        return f"{self.prefix}_{kind}_{next(self._numbers)}"
+
+    def create_table(self, name: str, body: str) -> int:
+        """Create a temporary table anew, so that its row ids count from 0.
+
+        Args:
+            name: of `new_name`.
+            body: what stands behind the name, columns in brackets or AS and a query.
+
+        Returns:
+            its rows.
+        """
+        self._made[name] = self._drop_table
+        rows = self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} {body}").fetchall()
+        return int(rows[0][0]) if rows else 0
+
+    def create_function(self, name: str, function: Callable[..., pa.Array], kind: str) -> None:
+        """Make a function over Arrow arrays known, which is given NULLs too."""
+        self._made[name] = self._connection.remove_function
+        self._connection.create_function(
+            name, function, None, kind, type=ARROW, null_handling=SPECIAL
+        )
+
+    def register(self, name: str, data: Any) -> None:
+        """Make data known as a table; a second time in place of the first."""
+        self._made[name] = self._connection.unregister
+        self._connection.register(name, data)
+
+    def drop(self, name: str) -> None:
+        """Take one object off."""
+        finish(partial(self._made[name], name))
+        del self._made[name]
+
+    def clear(self) -> None:
+        """Take everything off, and only then be interrupted."""
+        interrupt: KeyboardInterrupt | None = None
+        while self._made:
+            name = next(reversed(self._made))
+            try:
+                finish(partial(self._made[name], name))
+            except KeyboardInterrupt as caught:
+                interrupt = caught
+            except duckdb.Error:
+                # It was never made, or a failed transaction takes it along.
+                pass
+            del self._made[name]
+        if interrupt is not None:
+            raise interrupt
+
+    def _drop_table(self, name: str) -> None:
+        self._connection.execute(f"DROP TABLE IF EXISTS temp.main.{name}").fetchall()
+
+
+def finish(action: Callable[[], object]) -> None:
+    """Do what must be done; where an interrupt stops it, once more, and then be interrupted.
+
+    Args:
+        action: may run twice.
+    """
+    try:
+        action()
+    except (KeyboardInterrupt, duckdb.InterruptException):
+        with suppress(duckdb.Error):
+            # It may have been done just before it was interrupted.
+            action()
+        raise
