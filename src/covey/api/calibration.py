@@ -136,7 +136,7 @@ def calibrate(
     finally:
         # A failed transaction takes it along.
         with suppress(duckdb.Error):
-            finish(partial(unregister, connection.duckdb, table))
+            finish(connection.duckdb, partial(unregister, connection.duckdb, table))
 
 
 def _calibrate(

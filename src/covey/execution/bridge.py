@@ -181,7 +181,7 @@ class Relations:
     @contextmanager
     def _registered(self, columns: dict[str, Ints]) -> Iterator[tuple[str, dict[str, str]]]:
         """Make arrays known as the columns of a table; gives its name, and theirs."""
-        table = self._objects.new_name("rows")
+        table = self._objects.new_name("given")
         names = {name: f"{table}_{name}" for name in columns}
         self._objects.register(table, pa.table({names[name]: columns[name] for name in columns}))
         try:
@@ -235,7 +235,7 @@ class Relations:
             if attempt.kept:
                 self._connection.commit()
         finally:
-            finish(self._roll_back)
+            finish(self._connection, self._roll_back)
 
     def _roll_back(self) -> None:
         """Undo what was not committed."""

@@ -64,7 +64,7 @@ class TemporaryObjects:
 
     def drop(self, name: str) -> None:
         """Take one object off."""
-        finish(partial(self._made[name], name))
+        finish(self._connection, partial(self._made[name], name))
         del self._made[name]
 
     def clear(self) -> None:
@@ -73,7 +73,7 @@ class TemporaryObjects:
         while self._made:
             name = next(reversed(self._made))
             try:
-                finish(partial(self._made[name], name))
+                finish(self._connection, partial(self._made[name], name))
             except KeyboardInterrupt as caught:
                 interrupt = caught
             except duckdb.Error:
@@ -87,16 +87,19 @@ class TemporaryObjects:
         self._connection.execute(f"DROP TABLE IF EXISTS temp.main.{name}").fetchall()
 
 
-def finish(action: Callable[[], object]) -> None:
+def finish(connection: duckdb.DuckDBPyConnection, action: Callable[[], object]) -> None:
     """Do what must be done; where an interrupt stops it, once more, and then be interrupted.
 
     Args:
+        connection: where it is done; what an interrupt left unfinished there is given up.
         action: may run twice.
     """
     try:
+        connection.abort()
         action()
     except (KeyboardInterrupt, duckdb.InterruptException):
         with suppress(duckdb.Error):
             # It may have been done just before it was interrupted.
+            connection.abort()
             action()
         raise
