@@ -7,6 +7,7 @@ import pytest
 
 import covey
 from covey.logical.blocks import Block, JoinKind, Kind
+from covey.logical.calls import CallPlaces
 from covey.sql.boolean import conjuncts, read_expression
 from covey.sql.structure import find_blocks
 from covey.sql.text import TokenList
@@ -19,7 +20,7 @@ def blocks_of(sql: str) -> list[Block]:
 
 def conjuncts_of(condition: str) -> list[str]:
     tokens = TokenList(condition)
-    found = conjuncts(tokens, 0, len(tokens), [])
+    found = conjuncts(tokens, 0, len(tokens), CallPlaces([]))
     return [condition[slice(*expr.span)] for expr in found]
 
 
@@ -57,7 +58,7 @@ def test_conjuncts_follow_the_precedence_of_sql(condition, expected):
 )
 def test_expressions_are_read_into_the_parts_that_may_be_skipped(text, kind, parts):
     tokens = TokenList(text)
-    expr = read_expression(tokens, 0, len(tokens), [])
+    expr = read_expression(tokens, 0, len(tokens), CallPlaces([]))
     assert expr.kind is kind
     assert [text[slice(*part.span)] for part in expr.parts] == parts
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -154,3 +156,30 @@ class AICall:
     def row_lookup(self) -> str:
         """The SQL function that looks up its answers by row ids of loaded sources."""
         return f"{self.prefix}_rows_{self.index}"
+
+
+class CallPlaces:
+    """Finds calls by where they stand.
+
+    Args:
+        calls: of one text.
+    """
+
+    def __init__(self, calls: Iterable[AICall]) -> None:
+        self._calls = sorted(calls, key=lambda call: call.span)
+        self._starts = [call.span[0] for call in self._calls]
+        self._spans = {call.span: call for call in self._calls}
+        self._name_ends = {call.name_span[1] for call in self._calls}
+
+    def inside(self, span: Span) -> frozenset[int]:
+        """The indexes of the calls inside a span."""
+        first, last = bisect_left(self._starts, span[0]), bisect_left(self._starts, span[1])
+        return frozenset(c.index for c in self._calls[first:last] if c.span[1] <= span[1])
+
+    def at(self, span: Span) -> AICall | None:
+        """The call that a span is the whole of."""
+        return self._spans.get(span)
+
+    def named_before(self, place: int) -> bool:
+        """Whether the name of a call ends at a place."""
+        return place in self._name_ends

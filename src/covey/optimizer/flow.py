@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import AICall, Reading
@@ -36,6 +37,8 @@ class FlowPlan:
         self._sources = list(rows.loaded)
         self._needed = enough_rows(rows)
         self._prefix = rows.work.with_clause(rows.block)
+        self._conditions: dict[tuple[str, tuple[int, ...]], Condition] = {}
+        self._bound: set[Condition] = set()
         self._free = [self._condition(text) for text in rows.conditions()]
 
     @property
@@ -137,10 +140,25 @@ class FlowPlan:
         """
         places = tuple(self._sources.index(source) for source in sources)
         target = Target(places, tuple(conditions), inner)
-        query = self.graph.query(target, self._decided)
+        self._check(target)
+        return self.graph.query(target, self._decided), target
+
+    def _check(self, target: Target) -> None:
+        """Let DuckDB bind what is new in the query of a target: the rest it has bound before.
+
+        Raises:
+            NotPlanned: DuckDB refuses it.
+        """
+        known, graph = self._bound, self.graph
+        free, decided, own = (
+            tuple(c for c in conditions if c not in known)
+            for conditions in (graph.conditions, self._decided, target.conditions)
+        )
+        new = replace(graph, conditions=free)
+        query = new.query(replace(target, conditions=own), decided)
         if self._rows.work.binder.columns(query) is None:
             raise NotPlanned("its rows depend on what stands outside its block")
-        return query, target
+        known.update(free, decided, own)
 
     def _take(self) -> tuple[Ask, ...]:
         """The asks since the last stage."""
@@ -154,18 +172,25 @@ class FlowPlan:
         Raises:
             NotPlanned: it does not bind with all of them.
         """
-        sources = range(len(self._rows.loaded)) if among is None else among
-        query = f"SELECT ({text})"
-        needed = self._needed_by(query, sources)
-        # One that binds without a source was bound just then.
-        if len(needed) == len(sources) and not self._binds(query, sources):
-            raise NotPlanned("its rows depend on what stands outside its block")
-        return Condition(text, needed)
+        sources = tuple(range(len(self._rows.loaded)) if among is None else among)
+        known = self._conditions.get((text, sources))
+        if known is None:
+            query = f"SELECT ({text})"
+            needed = self._needed_by(query, sources)
+            # One that binds without a source was bound just then.
+            if len(needed) == len(sources) and not self._binds(query, sources):
+                raise NotPlanned("its rows depend on what stands outside its block")
+            known = self._conditions[text, sources] = Condition(text, needed)
+        return known
 
     def _needed_by(self, query: str, among: Sequence[int]) -> frozenset[int]:
         """The sources that a SELECT does not bind without."""
-        needed = list(among)
-        for source in among:
+        written = query.lower()
+        named = [i for i in among if self._sources[i].source.alias.lower() in written]
+        # Its columns are mostly named with their sources, of which there may be many.
+        known = len(named) < len(among) - 1 and self._binds(query, named)
+        needed = named if known else list(among)
+        for source in tuple(needed):
             if self._binds(query, [i for i in needed if i != source]):
                 needed.remove(source)
         return frozenset(needed)

@@ -47,7 +47,7 @@ def conditions_on_groups(
     first, last = tokens.index_at(having[0]), tokens.index_at(having[1])
     relations = ", ".join(f"{source.load.table} AS {source.alias}" for source in loaded)
     aliases, found = _aliases(block, work), list[str]()
-    for condition in conjuncts(tokens, first, last, work.calls) if aliases is not None else ():
+    for condition in conjuncts(tokens, first, last, work.places) if aliases is not None else ():
         if condition.calls or not _compares_keys(condition.span, aliases or set(), work):
             continue
         text = work.edited.render(condition.span)

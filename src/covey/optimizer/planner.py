@@ -21,7 +21,7 @@ from covey.sql.hints import with_hint
 from covey.sql.lift import LiftedText, text_lookup
 from covey.sql.structure import find_blocks, is_query, query_span
 from covey.sql.temporary import TemporaryObjects
-from covey.sql.text import Span, quote_name
+from covey.sql.text import Replacement, Span, quote_name
 from covey.sql.volatile import Changes
 
 # Where only TRUE makes a difference.
@@ -173,26 +173,49 @@ def _guard(block: Block, calls: frozenset[int], guards: Guards, work: Workspace)
     """Wrap look-ups that run on demand so that they are read only where they matter."""
     if not calls:
         return
-    roots = [(conjunction(block.span, block.conditions), Context.TRUTH)]
-    if not block.inner:
-        roots += [(conjunction(block.span, join.on), Context.TRUTH) for join in block.joins]
+    parts = [block.conditions, *(join.on for join in block.joins if not block.inner)]
+    roots = [(conjunction(each), Context.TRUTH) for each in parts if each]
     for clause, expressions in block.outputs.items():
         context = Context.TRUTH if clause in _CONDITIONS else Context.VALUE
         roots += [(expr, context) for expr in expressions]
-    for root, context in roots:
-        mark = work.mark()
-        for call, lookup in guards.wrap(root, context).items():
-            if call in calls:
-                work.edited.replace(work.calls[call].span, *lookup)
-        try:
-            work.binder.check()
-        except QueryError:
-            # The guards quote parts of the text in other places of it; where that does
-            # not bind, asking more than needed is still exact.
-            work.revert(mark)
+    wrapped = [_wrapped(guards.wrap(*root), calls, work) for root in roots]
+    wrapped = [lookups for lookups in wrapped if lookups]
+    if _replace(wrapped, work):
+        return
+    for lookups in wrapped if len(wrapped) > 1 else ():
+        _replace([lookups], work)
 
 
-def conjunction(span: tuple[int, int], parts: tuple[Expr, ...]) -> Expr:
-    """The AND of some conjuncts of a block."""
+def _wrapped(
+    lookups: dict[int, Replacement], calls: frozenset[int], work: Workspace
+) -> dict[Span, Replacement]:
+    """The look-ups among some calls that a guard was put on, by place."""
+    spans = {call: work.calls[call].span for call in calls & lookups.keys()}
+    new = {span: lookups[call] for call, span in spans.items()}
+    return {span: each for span, each in new.items() if each != work.edited.replacement(span)}
+
+
+def _replace(wrapped: list[dict[Span, Replacement]], work: Workspace) -> bool:
+    """Put guards in place, if the statement still binds.
+
+    The guards quote parts of the text in other places of it; where that does not bind,
+    asking more than needed is still exact.
+    """
+    if not wrapped:
+        return True
+    mark = work.mark()
+    for lookups in wrapped:
+        for span, lookup in lookups.items():
+            work.edited.replace(span, *lookup)
+    try:
+        work.binder.check()
+    except QueryError:
+        work.revert(mark)
+        return False
+    return True
+
+
+def conjunction(parts: tuple[Expr, ...]) -> Expr:
+    """The AND of some conjuncts of a block, in the order of the text."""
     calls = frozenset[int]().union(*(part.calls for part in parts))
-    return Expr(Kind.AND, span, parts, calls)
+    return Expr(Kind.AND, (parts[0].span[0], parts[-1].span[1]), parts, calls)

@@ -6,14 +6,14 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from covey.logical.blocks import Block, Source
-from covey.logical.calls import AICall
+from covey.logical.calls import AICall, CallPlaces
 from covey.plan.nodes import DocumentColumn, Load, Match, Prune, Step
 from covey.sql.bind import MISTAKES
 from covey.sql.columns import named_columns
 from covey.sql.from_clause import NotPlanned
 from covey.sql.lift import LiftedText
 from covey.sql.temporary import TemporaryObjects
-from covey.sql.text import Replacement, Span, quote_name
+from covey.sql.text import Span, quote_name
 from covey.sql.volatile import Changes
 
 
@@ -44,7 +44,7 @@ class LoadedSource:
 class Mark:
     """A state of the workspace to go back to."""
 
-    edits: dict[Span, Replacement]
+    edits: int
     steps: int
     planned: frozenset[int]
     loaded: dict[Span, LoadedSource]
@@ -68,6 +68,7 @@ class Workspace:
     def __init__(self, lifted: LiftedText, blocks: list[Block], objects: TemporaryObjects) -> None:
         self.tokens = lifted.tokens
         self.calls = lifted.calls
+        self.places = CallPlaces(lifted.calls)
         self.edited = lifted.edited
         self.binder = lifted.binder
         self.blocks = blocks

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import TokenType
 
 from covey.logical.blocks import Expr, Kind
-from covey.logical.calls import AICall
+from covey.logical.calls import CallPlaces
 from covey.sql.text import QUERY_STARTS, TokenList
 
 _COMPARISONS = frozenset(
@@ -18,52 +18,89 @@ _COMPARISONS = frozenset(
     }
 )  # fmt: skip
 
+# Levels of CASE, COALESCE, NOT, functions and AND in OR that are looked into. What is inside
+# deeper ones is asked for every row that comes to them, which is exact.
+MOST_LEVELS = 40
 
 _LAZY = {"COALESCE": Kind.COALESCE, "IFNULL": Kind.COALESCE, "IF": Kind.CASE}
 
 
-def conjuncts(tokens: TokenList, first: int, last: int, calls: list[AICall]) -> list[Expr]:
+def conjuncts(tokens: TokenList, first: int, last: int, calls: CallPlaces) -> list[Expr]:
     """The conjuncts of a condition, brackets around conjunctions opened."""
-    return _flatten(_Reader(tokens, calls, of_rows=True).read(first, last))
+    expr = _Reader(tokens, calls, of_rows=True).read(first, last)
+    return list(expr.parts) if expr.kind is Kind.AND else [expr]
 
 
-def _flatten(expr: Expr) -> list[Expr]:
-    if expr.kind is not Kind.AND:
-        return [expr]
-    return [leaf for part in expr.parts for leaf in _flatten(part)]
-
-
-def read_expression(tokens: TokenList, first: int, last: int, calls: list[AICall]) -> Expr:
+def read_expression(tokens: TokenList, first: int, last: int, calls: CallPlaces) -> Expr:
     """Read the token range [first, last), which must not be empty."""
     return _Reader(tokens, calls).read(first, last)
 
 
 class _Reader:
-    def __init__(self, tokens: TokenList, calls: list[AICall], of_rows: bool = False) -> None:
+    def __init__(
+        self, tokens: TokenList, calls: CallPlaces, of_rows: bool = False, depth: int = 0
+    ) -> None:
         self.tokens = tokens
         self.calls = calls
+        self.depth = depth
         # Elsewhere a name may mean another output, and not the column of a row.
         self.of_rows = of_rows
 
     def read(self, first: int, last: int) -> Expr:
+        first, last = self.opened(first, last)
         for word, kind in (("OR", Kind.OR), ("AND", Kind.AND)):
-            parts = self.split(first, last, word)
-            if len(parts) > 1 and all(a < b for a, b in parts):
-                return self.make(kind, first, last, [self.read(a, b) for a, b in parts])
+            parts = self.operands(first, last, word)
+            if len(parts) > 1:
+                return self.make(kind, first, last, [self.below(a, b) for a, b in parts])
         if self.tokens[first].word == "NOT" and last - first > 1:
-            return self.make(Kind.NOT, first, last, [self.read(first + 1, last)])
+            return self.make(Kind.NOT, first, last, [self.below(first + 1, last)])
         return self.primary(first, last)
+
+    def below(self, first: int, last: int) -> Expr:
+        """A part of what is read. What holds no call, or is nested too deep, is a leaf."""
+        if self.depth >= MOST_LEVELS or not self.inside(self.tokens.span(first, last)):
+            return self.make(Kind.LEAF, *self.opened(first, last), [])
+        self.depth += 1
+        try:
+            return self.read(first, last)
+        finally:
+            self.depth -= 1
+
+    def opened(self, first: int, last: int) -> tuple[int, int]:
+        """An expression without the brackets around all of it, and without NOT NOT."""
+        tokens = self.tokens
+        while True:
+            if tokens[first].kind is TokenType.L_PAREN and tokens.partner[first] == last - 1:
+                is_value = (
+                    last - first > 2
+                    and tokens[first + 1].word not in QUERY_STARTS
+                    and len(tokens.split(first + 1, last - 1, TokenType.COMMA)) == 1
+                )
+                if not is_value:
+                    return first, last
+                first, last = first + 1, last - 1
+            elif (
+                tokens[first].word == "NOT" and last - first > 2 and tokens[first + 1].word == "NOT"
+            ):
+                first += 2
+            else:
+                return first, last
+
+    def operands(self, first: int, last: int, word: str) -> list[tuple[int, int]]:
+        """The operands of AND or OR, those of operands too; one where there are none."""
+        found, left = [], [(first, last)]
+        while left:
+            begin, end = left.pop()
+            opened = self.opened(begin, end)
+            parts = self.split(*opened, word)
+            if len(parts) > 1 and all(a < b for a, b in parts):
+                left += reversed(parts)
+            else:
+                found.append((begin, end))
+        return found
 
     def primary(self, first: int, last: int) -> Expr:
         tokens = self.tokens
-        if tokens[first].kind is TokenType.L_PAREN and tokens.partner[first] == last - 1:
-            inner_is_value = (
-                last - first > 2
-                and tokens[first + 1].word not in QUERY_STARTS
-                and len(tokens.split(first + 1, last - 1, TokenType.COMMA)) == 1
-            )
-            if inner_is_value:
-                return self.read(first + 1, last - 1)
         if tokens[first].word == "CASE" and tokens[last - 1].word == "END":
             case = self.case(first, last)
             if case is not None:
@@ -81,7 +118,7 @@ class _Reader:
             return None
         if kind is Kind.CASE and len(parts) != 3:
             return None
-        return self.make(kind, first, last, [self.read(a, b) for a, b in parts])
+        return self.make(kind, first, last, [self.below(a, b) for a, b in parts])
 
     def leaf(self, first: int, last: int) -> Expr:
         """Operands of a leaf are read too: `CASE … END > 3` may still skip inside."""
@@ -97,10 +134,10 @@ class _Reader:
                 closing = self.tokens.partner[i]
                 if i + 1 < closing and self.tokens[i + 1].word not in QUERY_STARTS:
                     # In an argument a name may be the parameter of a lambda.
-                    inner = _Reader(self.tokens, self.calls)
+                    inner = _Reader(self.tokens, self.calls, depth=self.depth)
                     for a, b in self.tokens.split(i + 1, closing, TokenType.COMMA):
                         if a < b and self.inside(self.tokens.span(a, b)):
-                            parts.append(inner.read(a, b))
+                            parts.append(inner.below(a, b))
         return Expr(Kind.LEAF, span, tuple(parts), self.inside(span))
 
     def filter(self, first: int, last: int) -> Expr | None:
@@ -117,7 +154,7 @@ class _Reader:
         ranges = [(word + 3, closing), *arguments]
         if any(a >= b for a, b in ranges):
             return None
-        return self.make(Kind.FILTER, first, last, [self.read(a, b) for a, b in ranges])
+        return self.make(Kind.FILTER, first, last, [self.below(a, b) for a, b in ranges])
 
     def comparison(self, first: int, last: int) -> Expr | None:
         """`call < column` or `column < call`, the whole of the range."""
@@ -129,7 +166,7 @@ class _Reader:
         for one, other in (sides, sides[::-1]):
             if one[0] >= one[1] or not self.is_column(*other):
                 continue
-            if any(call.span == tokens.span(*one) for call in self.calls):
+            if self.calls.at(tokens.span(*one)) is not None:
                 return self.make(Kind.COMPARE, first, last, [self.leaf(*one), self.leaf(*other)])
         return None
 
@@ -142,7 +179,7 @@ class _Reader:
     def is_call(self, opening: int) -> bool:
         """Whether the bracket holds the arguments of an AI call."""
         end = self.tokens[opening - 1].end if opening else -1
-        return any(call.name_span[1] == end for call in self.calls)
+        return self.calls.named_before(end)
 
     def case(self, first: int, last: int) -> Expr | None:
         """A CASE with or without an operand; None where a part is missing."""
@@ -158,7 +195,7 @@ class _Reader:
             # What stands between CASE and the first WHEN is the operand.
             kind, marks = Kind.CASE_OF, [first, *marks]
         ends = [*marks[1:], last - 1]
-        parts = [self.read(a + 1, b) for a, b in zip(marks, ends, strict=True) if a + 1 < b]
+        parts = [self.below(a + 1, b) for a, b in zip(marks, ends, strict=True) if a + 1 < b]
         if len(parts) < len(marks):
             return None
         return self.make(kind, first, last, parts)
@@ -198,6 +235,4 @@ class _Reader:
         return Expr(kind, span, tuple(parts), self.inside(span))
 
     def inside(self, span: tuple[int, int]) -> frozenset[int]:
-        return frozenset(
-            call.index for call in self.calls if span[0] <= call.span[0] and call.span[1] <= span[1]
-        )
+        return self.calls.inside(span)

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from sqlglot import TokenType
 
 from covey.logical.blocks import Expr, Join, JoinKind, Source
-from covey.logical.calls import AICall
+from covey.logical.calls import CallPlaces
 from covey.sql.boolean import conjuncts
 from covey.sql.text import QUERY_STARTS, TokenList
 
@@ -31,7 +31,7 @@ class NotPlanned(Exception):
 
 
 def read_from(
-    tokens: TokenList, first: int, last: int, calls: list[AICall]
+    tokens: TokenList, first: int, last: int, calls: CallPlaces
 ) -> tuple[tuple[Source, ...], tuple[Join, ...]]:
     """The sources and joins of what stands behind FROM.
 
@@ -45,7 +45,7 @@ def read_from(
 class _FromReader:
     """Reads `source {join source [ON … | USING …]}`."""
 
-    def __init__(self, tokens: TokenList, first: int, last: int, calls: list[AICall]) -> None:
+    def __init__(self, tokens: TokenList, first: int, last: int, calls: CallPlaces) -> None:
         self.tokens = tokens
         self.at = first
         self.last = last

@@ -14,7 +14,7 @@ from enum import Enum
 
 from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import AICall
-from covey.sql.text import EditedText, Replacement
+from covey.sql.text import EditedText, Replacement, Span
 
 
 class Context(Enum):
@@ -44,6 +44,9 @@ class Guard:
     operand: Expr | None = None
 
 
+_Key = tuple[Kind, Span, Context]
+
+
 class Guards:
     """Guards of the calls of one block.
 
@@ -70,20 +73,32 @@ class Guards:
         self._order = order
         self._edited = edited
         self._holds = holds
+        self._lasting: dict[Span, bool] = {}
+        self._parts: dict[_Key, list[tuple[Expr, list[Guard], Context]]] = {}
+        self._wrapped: dict[_Key, tuple[tuple[int, ...], dict[int, Replacement]]] = {}
+        self._texts: dict[Span, tuple[tuple[int, ...], str]] = {}
 
     def for_calls(self, direct: frozenset[int]) -> Guards:
         """The guards of another block's calls, in the same text and order."""
         return Guards(self._calls, direct, self._order, self._edited, self._holds)
 
-    def of_parts(self, expr: Expr, context: Context) -> Iterable[tuple[Expr, list[Guard], Context]]:
+    def of_parts(self, expr: Expr, context: Context) -> list[tuple[Expr, list[Guard], Context]]:
         """Each part with the guards its siblings put on it and its own context."""
-        for part, guards, inner in self._of_parts(expr, context):
-            lasting = [
-                guard
-                for guard in guards
-                if self._holds(guard.expr) and (guard.operand is None or self._holds(guard.operand))
+        key = (expr.kind, expr.span, context)
+        known = self._parts.get(key)
+        if known is None:
+            known = self._parts[key] = [
+                (part, [guard for guard in guards if self._lasts(guard)], inner)
+                for part, guards, inner in self._of_parts(expr, context)
             ]
-            yield part, lasting, inner
+        return known
+
+    def _lasts(self, guard: Guard) -> bool:
+        for expr in (guard.expr, guard.operand):
+            if expr is not None and expr.span not in self._lasting:
+                self._lasting[expr.span] = self._holds(expr)
+        operand = guard.operand is None or self._lasting[guard.operand.span]
+        return operand and self._lasting[guard.expr.span]
 
     def _of_parts(
         self, expr: Expr, context: Context
@@ -153,12 +168,21 @@ class Guards:
 
     def wrap(self, expr: Expr, context: Context) -> dict[int, Replacement]:
         """The look-up of each direct call inside `expr`, under the guards inside `expr`."""
+        key, version = (expr.kind, expr.span, context), self._edited.version(expr.span)
+        known = self._wrapped.get(key)
+        if known is not None and known[0] == version:
+            return known[1]
         wrapped: dict[int, Replacement] = {}
         for part, guards, inner in self.of_parts(expr, context):
+            direct = part.calls & self._direct
+            if not direct:
+                continue
             lookups = self.wrap(part, inner)
-            for call in part.calls & self._direct:
+            texts = [self.text(guard) for guard in guards]
+            for call in direct:
                 bare = lookups.get(call) or self._edited.replacement(self._calls[call].span)
-                wrapped[call] = nest([self.text(guard) for guard in guards], bare)
+                wrapped[call] = nest(texts, bare)
+        self._wrapped[key] = version, wrapped
         return wrapped
 
     def text(self, guard: Guard) -> str:
@@ -169,12 +193,15 @@ class Guards:
         return f"{text} {guard.test}"
 
     def _render(self, expr: Expr) -> str:
-        kept = self._edited.snapshot()
-        for call, lookup in self.wrap(expr, Context.VALUE).items():
-            self._edited.replace(self._calls[call].span, *lookup)
-        rendered = self._edited.render(expr.span)
-        self._edited.revert(kept)
-        return rendered
+        version = self._edited.version(expr.span)
+        known = self._texts.get(expr.span)
+        if known is None or known[0] != version:
+            kept = self._edited.snapshot()
+            for call, lookup in self.wrap(expr, Context.VALUE).items():
+                self._edited.replace(self._calls[call].span, *lookup)
+            known = self._texts[expr.span] = version, self._edited.render(expr.span)
+            self._edited.revert(kept)
+        return known[1]
 
 
 def _holds(expr: Expr, item: Expr) -> bool:

@@ -6,10 +6,12 @@ entry that planning knows. A form it does not know gives a block with a `reason`
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from sqlglot import TokenType
 
 from covey.logical.blocks import Block, Expr
-from covey.logical.calls import AICall
+from covey.logical.calls import AICall, CallPlaces
 from covey.sql.boolean import conjuncts, read_expression
 from covey.sql.from_clause import NotPlanned, read_from
 from covey.sql.text import QUERY_STARTS, Span, TokenList, read_tokens
@@ -101,12 +103,29 @@ def _does(tokens: TokenList, i: int) -> bool:
     return behind < len(tokens) and tokens[behind].word in ("DO", "WHERE")
 
 
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A query that is to be read: a token range, end exclusive, and what it can see.
+
+    Attributes:
+        scope, recursive, cte: see `Block`.
+    """
+
+    first: int
+    last: int
+    scope: tuple[Span, ...] = ()
+    recursive: bool = False
+    cte: tuple[str, Span] | None = None
+
+
 class _Finder:
+    """Reads query after query; those inside wait in `todo`, however deep they are nested."""
+
     def __init__(self, tokens: TokenList, calls: list[AICall]) -> None:
         self.tokens = tokens
-        self.calls = calls
+        self.calls = CallPlaces(calls)
         self.blocks: list[Block] = []
-        self.cte: tuple[str, Span] | None = None
+        self.todo: list[_Query] = []
 
     def statement(self) -> None:
         """The query may stand behind CREATE TABLE … AS, INSERT INTO … or inside COPY (…).
@@ -114,46 +133,43 @@ class _Finder:
         The FROM of a statement that changes rows names the table it changes: that one
         must not be replaced.
         """
+        top = None
         if changes_rows(self.tokens) and self.tokens[0].word != "INSERT":
-            self.groups(0, len(self.tokens), (), False)
-            return
-        for i in self.tokens.top_level(0, len(self.tokens)):
-            if self.tokens[i].word in QUERY_STARTS:
-                self.query(i, _query_end(self.tokens, i), top=True)
-                return
-            if self.tokens.is_open(i):
-                self.group(i, (), False)
-
-    def group(self, opening: int, scope: tuple[Span, ...], recursive: bool) -> None:
-        """A bracket: a query, or an expression that may hold queries deeper down."""
-        closing = self.tokens.partner[opening]
-        if opening + 1 < closing and self.tokens[opening + 1].word in QUERY_STARTS:
-            self.query(opening + 1, closing, scope, recursive)
+            self.inside(0, len(self.tokens), _Query(0, 0))
         else:
-            self.groups(opening + 1, closing, scope, recursive)
+            for i in self.tokens.top_level(0, len(self.tokens)):
+                if self.tokens[i].word in QUERY_STARTS:
+                    top = _Query(i, _query_end(self.tokens, i))
+                    self.todo.append(top)
+                    break
+                if self.tokens.is_open(i):
+                    self.inside(i, self.tokens.partner[i], _Query(0, 0))
+        while self.todo:
+            query = self.todo.pop()
+            self.query(query, query is top)
 
-    def groups(self, first: int, last: int, scope: tuple[Span, ...], recursive: bool) -> None:
-        for i in self.tokens.top_level(first, last):
+    def inside(self, first: int, last: int, around: _Query) -> None:
+        """Find the queries in brackets among some tokens, which see what `around` sees."""
+        i = first
+        while i < last:
             if self.tokens.is_open(i):
-                self.group(i, scope, recursive)
+                closing = self.tokens.partner[i]
+                if i + 1 < closing and self.tokens[i + 1].word in QUERY_STARTS:
+                    self.todo.append(replace(around, first=i + 1, last=closing))
+                    i = closing
+            i += 1
 
-    def query(
-        self,
-        first: int,
-        last: int,
-        scope: tuple[Span, ...] = (),
-        recursive: bool = False,
-        top: bool = False,
-    ) -> None:
-        if self.tokens[first].word == "WITH":
-            first, scope, recursive = self.with_clause(first, last, scope, recursive)
+    def query(self, query: _Query, top: bool) -> None:
+        if self.tokens[query.first].word == "WITH":
+            query = self.with_clause(query)
+        first, last = query.first, query.last
         cuts = [
             i for i in self.tokens.top_level(first, last) if self.tokens[i].word in _SET_OPERATIONS
         ]
-        union = None if recursive else self.union(first, cuts, last)
+        union = None if query.recursive else self.union(first, cuts, last)
         for begin, end in zip([first, *(i + 1 for i in cuts)], [*cuts, last], strict=True):
             if begin < end:
-                self.operand(begin, end, scope, recursive, not cuts, top and not cuts, union)
+                self.operand(replace(query, first=begin, last=end), not cuts, top, union)
 
     def union(self, first: int, cuts: list[int], last: int) -> Span | None:
         """The whole of a query that is a UNION of all rows by place, None for another."""
@@ -166,54 +182,42 @@ class _Finder:
             return None
         return self.tokens.span(first, last)
 
-    def operand(
-        self,
-        first: int,
-        last: int,
-        scope: tuple[Span, ...],
-        recursive: bool,
-        alone: bool,
-        top: bool,
-        union: Span | None,
-    ) -> None:
+    def operand(self, query: _Query, alone: bool, top: bool, union: Span | None) -> None:
+        first, last = query.first, query.last
         while first < last and self.tokens[first].word in ("ALL", "DISTINCT", "BY", "NAME"):
             first += 1
         if first < last and self.tokens[first].word in ("SELECT", "FROM"):
-            block = Block(self.tokens.span(first, last), scope, recursive, alone, top)
+            span = self.tokens.span(first, last)
+            block = Block(span, query.scope, query.recursive, alone, top and alone)
             before = self.tokens[first - 2].word if first > 1 else ""
             block.exists = alone and before == "EXISTS" and self.tokens.is_open(first - 1)
-            block.cte, block.union = self.cte, union
+            block.cte, block.union = query.cte, union
             self.read(block, first, last)
             self.blocks.append(block)
-        if first < last:
-            self.groups(first, last, scope, recursive)
+        self.inside(first, last, query)
 
-    def with_clause(
-        self, first: int, last: int, scope: tuple[Span, ...], recursive: bool
-    ) -> tuple[int, tuple[Span, ...], bool]:
-        """Read WITH; return where the query behind it begins and what it can see."""
-        i = first + 1
+    def with_clause(self, query: _Query) -> _Query:
+        """Read WITH; return the query behind it, with what it can see."""
+        i, last = query.first + 1, query.last
         if self.tokens[i].word == "RECURSIVE":
-            recursive, i = True, i + 1
+            query, i = replace(query, recursive=True), i + 1
         begin = i
         while i < last:
-            if self.tokens.is_open(i):
-                body = i > begin + 1 and self.tokens[i - 1].word in ("AS", "MATERIALIZED")
-                if body:
-                    around, span = self.cte, self.tokens.span(begin, self.tokens.partner[i] + 1)
-                    self.cte = (self.tokens[begin].text, span)
-                    self.group(i, scope, recursive)
-                    self.cte = around
-                i = self.tokens.partner[i] + 1
-                if body:
-                    scope = (*scope, self.tokens.span(begin, i))
-                    if i < last and self.tokens[i].kind is TokenType.COMMA:
-                        begin = i = i + 1
-                        continue
-                    return i, scope, recursive
-            else:
+            if not self.tokens.is_open(i):
                 i += 1
-        return last, scope, recursive
+                continue
+            closing = self.tokens.partner[i]
+            body = i > begin + 1 and self.tokens[i - 1].word in ("AS", "MATERIALIZED")
+            if body:
+                span = self.tokens.span(begin, closing + 1)
+                self.inside(i, closing + 1, replace(query, cte=(self.tokens[begin].text, span)))
+                query = replace(query, scope=(*query.scope, span))
+            i = closing + 1
+            if body and (i >= last or self.tokens[i].kind is not TokenType.COMMA):
+                return replace(query, first=i)
+            if body:
+                begin = i = i + 1
+        return replace(query, first=last)
 
     def read(self, block: Block, first: int, last: int) -> None:
         """Fill in the clauses of a block."""
@@ -262,8 +266,7 @@ class _Finder:
         # Nothing stands behind a comma at the end, which DuckDB allows.
         ranges = [each for each in tokens.split(first, last, TokenType.COMMA) if each[0] < each[1]]
         spans = [tokens.span(*each) for each in ranges]
-        places = [call.span for call in self.calls]
-        return [s for s in spans if any(s[0] <= a and b <= s[1] for a, b in places)]
+        return [span for span in spans if self.calls.inside(span)]
 
     def clauses(self, first: int, last: int) -> dict[str, tuple[int, int]]:
         """Token range behind each clause keyword of the block."""

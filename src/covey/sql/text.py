@@ -7,10 +7,11 @@ result to DuckDB, so that whatever DuckDB accepts arrives there letter for lette
 
 from __future__ import annotations
 
+import itertools
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, overload
@@ -341,21 +342,45 @@ class EditedText:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._numbers = itertools.count()
+        # When each was made; a revert brings the earlier number back.
+        self._made: dict[Span, int] = {}
         self._edits: dict[Span, Replacement] = {}
+        # In the order in which they are written; see `_place`.
+        self._places: list[Span] = []
+        self._done: list[tuple[Span, Replacement | None, int]] = []
+
+    def version(self, span: Span) -> tuple[int, ...]:
+        """Equal as long as no edit inside a span is."""
+        first = bisect_left(self._places, (span[0], -len(self.text)))
+        last = bisect_right(self._places, (span[1], 0))
+        return tuple(self._made[start, -stop] for start, stop in self._places[first:last])
 
     def replace(self, span: Span, *new: str | Span) -> None:
         """Put `new` in the place of `span`; a second edit of one span replaces the first."""
+        self._done.append((span, self._edits.get(span), self._made.get(span, 0)))
+        if span not in self._edits:
+            insort(self._places, _place(span))
         self._edits[span] = new
+        self._made[span] = next(self._numbers)
 
     def replacement(self, span: Span) -> Replacement:
         """What stands in the place of a span: nothing new where it was not replaced."""
         return self._edits.get(span, (self.text[slice(*span)],))
 
-    def snapshot(self) -> dict[Span, Replacement]:
-        return dict(self._edits)
+    def snapshot(self) -> int:
+        """The edits so far, for `revert`."""
+        return len(self._done)
 
-    def revert(self, snapshot: dict[Span, Replacement]) -> None:
-        self._edits = dict(snapshot)
+    def revert(self, snapshot: int) -> None:
+        """Undo what was edited since a snapshot."""
+        while len(self._done) > snapshot:
+            span, before, self._made[span] = self._done.pop()
+            if before is None:
+                del self._edits[span], self._made[span]
+                del self._places[bisect_left(self._places, _place(span))]
+            else:
+                self._edits[span] = before
 
     def render(self, span: Span | None = None) -> str:
         """The edited text of `span`, or of everything."""
@@ -371,17 +396,23 @@ class EditedText:
         return self._written(span).applied
 
     def _written(self, span: Span) -> _Writer:
-        writer = _Writer(self.text, self._edits)
+        writer = _Writer(self.text, self._edits, self._places)
         writer.write(span)
         return writer
+
+
+def _place(span: Span) -> Span:
+    """Sorts outermost first at each place: the earlier start, then the longer span."""
+    return span[0], -span[1]
 
 
 class _Writer:
     """Writes edited text and remembers where each piece came from."""
 
-    def __init__(self, text: str, edits: dict[Span, Replacement]) -> None:
+    def __init__(self, text: str, edits: dict[Span, Replacement], places: list[Span]) -> None:
         self.text = text
         self.edits = edits
+        self.places = places
         self.applied: set[Span] = set()
         self.pieces: list[str] = []
         self.marks: list[tuple[int, int, bool]] = []
@@ -393,20 +424,8 @@ class _Writer:
         self.length += len(piece)
 
     def write(self, span: Span) -> None:
-        begin, end = span
-        # What is inserted at the end of a span belongs to what follows.
-        whole = end == len(self.text)
-        inside = [
-            s
-            for s in self.edits
-            if begin <= s[0] and s[1] <= end and (s[0] < end or whole or begin == end)
-        ]
-        # Outermost first at each place: earlier start, then the longer span.
-        inside.sort(key=lambda s: (s[0], -s[1]))
-        at = begin
-        for start, stop in inside:
-            if start < at:
-                continue
+        at, end = span
+        for start, stop in self.outermost(span):
             self.put(self.text[at:start], at, True)
             self.applied.add((start, stop))
             place = start
@@ -418,6 +437,21 @@ class _Writer:
                     place = part[1]
             at = stop
         self.put(self.text[at:end], at, True)
+
+    def outermost(self, span: Span) -> Iterator[Span]:
+        """The edits inside a span that are in no other edit inside it."""
+        begin, end = span
+        # What is inserted at the end of a span belongs to what follows.
+        whole = end == len(self.text) or begin == end
+        i, after_all = bisect_left(self.places, (begin, -len(self.text))), len(self.places)
+        while i < after_all:
+            start, stop = self.places[i][0], -self.places[i][1]
+            if start > end or (start == end and not whole):
+                return
+            i += 1
+            if stop <= end:
+                yield start, stop
+                i = max(i, bisect_left(self.places, (stop, -len(self.text))))
 
 
 class OffsetMap:

@@ -8,8 +8,9 @@ or a view over those. DuckDB is asked which functions these are.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 import duckdb
@@ -50,16 +51,29 @@ class Volatile:
 
     functions: Mapping[str, Changes]
     views: Mapping[str, Changes]
+    _read: dict[str, list[tuple[int, Changes]]] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
 
     def within(self, tokens: TokenList, span: Span, without: Iterable[Span] = ()) -> Changes:
         """How the text of a span changes, less the text of some spans inside it."""
-        first, last = tokens.index_at(span[0]), tokens.index_at(span[1])
+        changing = self._changing(tokens)
+        first, last = (bisect_left(changing, (place,)) for place in span)
+        if first == last:
+            return Changes.NEVER
         left_out = tuple(without)
-        found = Changes.NEVER
-        for i in range(first, last):
-            if not any(begin <= tokens[i].start < end for begin, end in left_out):
-                found = max(found, self._of_token(tokens, i))
-        return found
+        return max(
+            Changes.NEVER if any(a <= place < b for a, b in left_out) else changes
+            for place, changes in changing[first:last]
+        )
+
+    def _changing(self, tokens: TokenList) -> list[tuple[int, Changes]]:
+        """Where the tokens of a text stand that change, in order."""
+        known = self._read.get(tokens.text)
+        if known is None:
+            each = ((token.start, self._of_token(tokens, i)) for i, token in enumerate(tokens))
+            known = self._read[tokens.text] = [(at, found) for at, found in each if found]
+        return known
 
     def _of_token(self, tokens: TokenList, i: int) -> Changes:
         token = tokens[i]
