@@ -15,11 +15,17 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class CoveyError(Exception):
-    """Base of every error that Covey raises on purpose."""
+    """Base of every error that Covey raises on purpose.
+
+    One that is pickled or copied, for another process say, is the same there.
+    """
 
     def __str__(self) -> str:
         # Names and texts from elsewhere may hold what no terminal or file can take.
-        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", super().__str__())
+        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", self._message())
+
+    def _message(self) -> str:
+        return super().__str__()
 
 
 class InputError(CoveyError):
@@ -63,9 +69,10 @@ class QueryError(CoveyError):
         self.span = span
         self.hint = hint
         self.done = done
-        super().__init__(self._render())
+        # What an error is made anew from when it is pickled; the rest are attributes.
+        super().__init__(reason)
 
-    def _render(self) -> str:
+    def _message(self) -> str:
         lines = []
         if self.sql is not None and self.span is not None:
             line, column = line_and_column(self.sql, self.span[0])

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import duckdb
 
@@ -281,6 +281,13 @@ class Connection:
         self._closed = True
         self._duckdb.close()
         self._delete_files()
+
+    def __reduce__(self) -> NoReturn:
+        raise InputError(
+            "A connection, and a query that is tied to it, cannot be pickled or copied: it holds "
+            "an open database. Send what a query gives, df() or arrow(), and open another "
+            "connection with covey.connect(…) where it is needed."
+        )
 
     def __enter__(self) -> Self:
         return self
