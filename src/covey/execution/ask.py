@@ -30,6 +30,7 @@ from covey.prompts.documents import DocumentStore
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _SHOWN = 60
+_NO_NUMBER = "the model's answer is no number"
 # A share of failed prompts is judged while a query runs from so many on, and at its end.
 JUDGED_FROM = 1000
 
@@ -182,7 +183,8 @@ class Asker:
             was left to answer.
 
         Raises:
-            RunError: a prompt failed and its call says that the query then fails.
+            RunError: a prompt failed and its call says that the query then fails, or the
+                engine ended and left some unanswered.
             Stopped: Ctrl-C was pressed meanwhile.
         """
         if self._work is None:
@@ -192,6 +194,9 @@ class Asker:
             answers = self._next()
         if answers is None:
             self._work = None
+            for ticket in self._tickets.values():
+                asked = f"{ticket.left:,} prompts of {ticket.asking.operator.call}"
+                raise RunError(f"The model left {asked} unanswered. {self._how_to_go_on()}")
             return None
         number = self._submitted[answers.ticket]
         ticket = self._tickets[number]
@@ -325,15 +330,19 @@ class Asker:
         # Errors come by position in the batch, answers by position in this delivery.
         at = {int(row): i for i, row in enumerate(answers.rows)} if answers.errors else {}
         errors = {at[row]: reason for row, reason in answers.errors.items()}
-        documents = ticket.wanted[answers.rows]
-        self._answers.of(call.question).add(documents, answers.scores, errors)
+        documents, scores = ticket.wanted[answers.rows], answers.scores
+        failed = np.asarray(np.isnan(scores).any(axis=1))
+        for i in np.flatnonzero(failed).tolist():
+            errors.setdefault(i, _NO_NUMBER)
+        scores = np.where(failed[:, None], np.nan, scores)
+        self._answers.of(call.question).add(documents, scores, errors)
         if self._stored is not None:
-            self._stored.keep(call.question, documents, answers.scores)
+            self._stored.keep(call.question, documents, scores)
         operator.prompts += len(answers.rows)
-        operator.failed += int(np.isnan(answers.scores[:, 0]).sum())
-        self._count_true(call, operator, answers.scores)
-        for row, reason in answers.errors.items():
-            self._note_error(call, operator, ticket.wanted[row], reason)
+        operator.failed += int(failed.sum())
+        self._count_true(call, operator, scores)
+        for i, reason in errors.items():
+            self._note_error(call, operator, documents[i], reason)
         self._count(ticket, answers)
 
     def _count_true(self, call: AICall, operator: OperatorReport, scores: Floats) -> None:
