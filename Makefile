@@ -24,12 +24,13 @@ lint: $(DEVELOPMENT)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The nightly form of the differential and the fault tests: more examples, a new seed each
-# day. Both are printed with a failure, and COVEY_FUZZ_SEED repeats it.
+# The nightly form of the differential tests, those of faults and of hostile models: more
+# examples, a new seed each day. Both are printed with a failure, and COVEY_FUZZ_SEED repeats it.
 fuzz: $(DEVELOPMENT)
 	COVEY_FUZZ_EXAMPLES=$${COVEY_FUZZ_EXAMPLES:-40000} COVEY_FUZZ_KILLS=50 \
 	  COVEY_FUZZ_SEED=$${COVEY_FUZZ_SEED:-$$(date +%Y%m%d)} \
-	  $(BIN)/python -m pytest tests/differential tests/store tests/execution/test_left_behind.py
+	  $(BIN)/python -m pytest tests/differential tests/store tests/fuzz_models \
+	    tests/execution/test_left_behind.py
 
 format: $(DEVELOPMENT)
 	$(BIN)/ruff check --fix .

@@ -15,6 +15,7 @@ from covey.errors import ModelError
 from covey.models.files import ModelFiles
 from covey.models.gguf import GgufFile
 
+ENTRY = struct.pack("<QcIQIQ", 1, b"a", 1, 1, 0, 0)
 Q4_1 = gguf.GGMLQuantizationType.Q4_1
 
 
@@ -106,6 +107,8 @@ def test_cut_off_weights_say_where_the_tensor_ends(tmp_path: Path) -> None:
         (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "reads little-endian"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**60), "is damaged"),
         (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 2**50), "is damaged"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 2, 0) + 2 * ENTRY, "has two tensors a"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 2**40, 0), "keys and"),
     ],
 )
 def test_what_is_no_gguf_file_is_said_plainly(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -140,3 +143,82 @@ def test_unknown_architecture_lists_the_known(tmp_path: Path) -> None:
     writer.close()
     with pytest.raises(ModelError, match="architecture mamba; Covey runs llama, qwen3"):
         _ = ModelFiles(tmp_path / "m.gguf").spec
+
+
+def spoiled(path: Path, text: bytes, at: int, content: bytes) -> Path:
+    """A file with other bytes so far behind the first place of a text."""
+    data = bytearray(path.read_bytes())
+    start = data.index(text) + len(text) + at
+    data[start : start + len(content)] = content
+    path.write_bytes(data)
+    return path
+
+
+HEADERS = {
+    "a width of none": (b"plain", 4, struct.pack("<Q", 0), "tensor plain has no weights"),
+    "a width of all": (b"plain", 4, struct.pack("<Q", 2**63), "tensor plain ends at byte"),
+    "no dimension": (b"plain", 0, struct.pack("<I", 0), "plain has 0 dimensions"),
+    "dimensions": (b"plain", 0, struct.pack("<I", 2**31), "dimensions"),
+    "overlap": (b"half", 4 + 2 * 8 + 4, struct.pack("<Q", 0), "within tensor"),
+    "unaligned": (b"half", 4 + 2 * 8 + 4, struct.pack("<Q", 65), "at no multiple of 32"),
+    "behind the file": (b"packed", 24, struct.pack("<Q", 2**40), "is cut off: tensor packed ends"),
+    "nested lists": (b"some.flags", 4, struct.pack("<I", 9), "values of type 9"),
+    "a long list": (b"some.flags", 8, struct.pack("<Q", 2**62), "a list of"),
+    "a long text": (b"general.architecture", 4, struct.pack("<Q", 2**62), "header ends"),
+    "a text of none": (b"general.architecture", 12, b"\xff", "a text of it is none"),
+    "a value of no type": (b"general.architecture", 0, struct.pack("<I", 99), "type 99"),
+}
+
+
+@pytest.mark.parametrize("change", HEADERS)
+def test_a_header_that_does_not_fit_the_file_is_refused(tmp_path: Path, change: str) -> None:
+    text, at, content, reason = HEADERS[change]
+    path = spoiled(write(tmp_path / "m.gguf"), text, at, content)
+    with pytest.raises(ModelError, match=reason):
+        GgufFile(path).read("plain", (3, 5))
+
+
+def test_a_key_twice_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf")
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"llama.context_length", b"general.architecture"))
+    with pytest.raises(ModelError, match=r"says general\.architecture twice"):
+        GgufFile(path)
+
+
+COUNTS = ["block_count", "context_length", "embedding_length", "feed_forward_length"]
+COUNTS += ["attention.head_count", "attention.head_count_kv"]
+
+
+@pytest.mark.parametrize("key", COUNTS)
+def test_counts_of_nothing_are_refused(tmp_path: Path, key: str) -> None:
+    path = write(tmp_path / "m.gguf", **{f"llama.{key}": 0})
+    with pytest.raises(ModelError, match=rf"holds llama\.{key} = 0; a positive number"):
+        _ = ModelFiles(path).spec
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("llama.attention.sliding_window", 4, "which Covey does not compute"),
+        ("llama.expert_count", 8, "which Covey does not compute"),
+        ("llama.something_new", 1, "which Covey does not compute"),
+        ("llama.rope.dimension_count", 16, "by the other keys it is 32"),
+        ("llama.attention.value_length", 16, "by the other keys it is 32"),
+        ("llama.vocab_size", 4, "by the other keys it is 3"),
+        ("llama.attention.key_length", 7, "cannot be rotated"),
+        ("tokenizer.ggml.add_eos_token", 1, "which Covey does not compute"),
+        ("general.alignment", 0, "multiples of 0 bytes"),
+    ],
+)
+def test_what_metadata_ask_for_is_done_or_refused(
+    tmp_path: Path, key: str, value: int, reason: str
+) -> None:
+    path = write(tmp_path / "m.gguf", **{key: value})
+    with pytest.raises(ModelError, match=rf"{reason}"):
+        _ = ModelFiles(path).spec
+
+
+def test_windows_as_wide_as_the_context_are_none(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf", **{"llama.attention.sliding_window": 64})
+    assert ModelFiles(path).spec.context == 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -17,10 +18,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import covey
 from covey.engine import load, loaded
 from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel
 from covey.errors import ModelError
+from covey.hardware.devices import memory_bytes
 from covey.kernels.base import Geometry
 from covey.kernels.reference import ReferenceKernels
 from covey.models import reading
@@ -218,6 +221,40 @@ def test_names_that_no_file_can_have_are_refused() -> None:
     for name in ("x" * 5000 + ".gguf", "./a\0b.gguf"):
         with pytest.raises(ModelError, match="cannot be read"):
             load(name)
+    for name in ("x" * 5000, "a\0b", "~nobody-of-that-name/x", Path("x" * 300)):
+        for use in (load, covey.connect):
+            with pytest.raises(ModelError):
+                use(name)
+
+
+def test_a_path_may_begin_with_the_users_folder(
+    originals: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(originals["folder"].parent))
+    covey.connect("~/model.gguf").close()
+    assert load("~/model").fingerprint
+
+
+def test_weights_larger_than_the_machine_are_refused(folder: Path) -> None:
+    """A sparse file takes no room on the disk, and would take all of the memory."""
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    rows = (memory_bytes() or 1 << 40) // (64 * 4) + 1
+    table = json.loads(content[8:start])
+    del table["__metadata__"]
+    table["model.embed_tokens.weight"] |= {"shape": [rows, 64]}
+    at = 0
+    for entry in table.values():
+        size = 4 * math.prod(entry["shape"])
+        entry["data_offsets"] = [at, at := at + size]
+    text = json.dumps(table).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    os.truncate(path, 8 + len(text) + at)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": rows}))
+    with pytest.raises(ModelError, match=r"weights need .* GiB of memory as FP32"):
+        load(folder)
 
 
 def test_memory_that_ends_is_said_with_the_mend() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -58,8 +60,66 @@ def test_shards_with_an_index_read_like_one_file(folder: Path) -> None:
     shards = SafetensorsCheckpoint(folder)
     for name in names:
         assert torch.equal(shards.read(name, tuple(tensors[name].shape)), expected[name])
+    other = {**index, names[0]: index[names[1]]}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": other}))
+    with pytest.raises(ModelError, match=rf"names a tensor {names[0]} that model-00001"):
+        SafetensorsCheckpoint(folder)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
     (folder / "model-00001.safetensors").unlink()
     with pytest.raises(ModelError, match=r"model-00001\.safetensors is missing"):
+        SafetensorsCheckpoint(folder)
+
+
+@pytest.mark.parametrize("named", [5, None, [], {"a": 1}, "../x", "/x", "a/b", ""], ids=repr)
+def test_an_index_names_files_of_its_folder(folder: Path, named: object) -> None:
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": named}}))
+    with pytest.raises(ModelError, match=r"points outside|is missing"):
+        SafetensorsCheckpoint(folder)
+
+
+@pytest.mark.parametrize("index", [{}, {"weight_map": None}, {"weight_map": []}, {"a": 1}])
+def test_an_index_without_a_map_is_refused(folder: Path, index: object) -> None:
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match=r"weight_map"):
+        SafetensorsCheckpoint(folder)
+
+
+def rewrite_table(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    table = json.loads(content[8:end])
+    change(table)
+    text = json.dumps(table).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[end:])
+
+
+def moved(table: dict[str, Any]) -> None:
+    table[Q_PROJ]["data_offsets"] = table["model.layers.0.self_attn.q_proj.weight"]["data_offsets"]
+
+
+TABLES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "overlap": (moved, "a tensor begins at byte"),
+    "gap": (lambda t: t.pop(Q_PROJ), "a tensor begins at byte"),
+    "no entry": (lambda t: t.update({Q_PROJ: None}), "says nothing of"),
+    "a list": (lambda t: t.update({Q_PROJ: []}), "an object is needed"),
+    "no dtype": (lambda t: t[Q_PROJ].pop("dtype"), "has no .*dtype"),
+    "dtype": (lambda t: t[Q_PROJ].update(dtype="F31"), "one of BOOL"),
+    "shape": (lambda t: t[Q_PROJ].update(shape=[2**40, 2**40]), "another number of bytes"),
+    "negative": (lambda t: t[Q_PROJ].update(shape=[-128, -64]), "positive widths"),
+    "many": (lambda t: t[Q_PROJ].update(shape=[1] * 10**6), "positive widths"),
+    "offsets": (lambda t: t[Q_PROJ].update(data_offsets=[0]), "another number of bytes"),
+    "backwards": (lambda t: t[Q_PROJ]["data_offsets"].reverse(), "another number of bytes"),
+    "floats": (lambda t: t[Q_PROJ].update(data_offsets=[0.0, 8.0]), "a list of int"),
+    "more": (lambda t: t[Q_PROJ].update(strides=[1]), "sets .*strides"),
+    "format": (lambda t: t.update(__metadata__={"format": "tf"}), "written by PyTorch"),
+}
+
+
+@pytest.mark.parametrize("change", TABLES)
+def test_a_table_that_does_not_fit_the_file_is_refused(folder: Path, change: str) -> None:
+    rewrite_table(folder, TABLES[change][0])
+    with pytest.raises(ModelError, match=TABLES[change][1]):
         SafetensorsCheckpoint(folder)
 
 

@@ -64,6 +64,27 @@ def test_after_a_difference_all_is_plain() -> None:
     assert plain.texts == 32 + 2 * len(TEXTS)
 
 
+class Failing:
+    """Fails, or gives columns that are none."""
+
+    def __init__(self, offsets: list[int] | None) -> None:
+        self._offsets = offsets
+
+    def encode_batch(self, texts: list[str]) -> Any:
+        if self._offsets is None:
+            raise ValueError("no such vocabulary")
+        offsets = np.array([*self._offsets, *[7] * (len(texts) + 1 - len(self._offsets))])
+        content = SimpleNamespace(data=np.zeros(7, dtype=np.uint32))
+        return SimpleNamespace(layout=SimpleNamespace(offsets=offsets, content=content))
+
+
+@pytest.mark.parametrize("offsets", [None, [0, 5, 3], [1], [0, 7, 9, 7], [-1]])
+def test_what_fails_or_breaks_off_is_not_trusted(offsets: list[int] | None) -> None:
+    encoder = CheckedEncoder(Letters(), Failing(offsets))
+    np.testing.assert_array_equal(encoder.encode(TEXTS)[0], Letters().encode(TEXTS)[0])
+    assert not encoder.trusted
+
+
 def test_few_texts_are_plain_and_surrogates_are_refused() -> None:
     plain = Letters()
     encoder = CheckedEncoder(plain, Fast())

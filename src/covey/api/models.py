@@ -12,7 +12,7 @@ from covey.engine.local import LocalModel
 from covey.errors import InputError, ModelError
 from covey.hardware.devices import has_cuda
 from covey.models.files import ModelFiles
-from covey.models.registry import is_path
+from covey.models.registry import is_path, is_there, user_path
 
 GPU_DEFAULT = "qwen3-4b-fp8"
 # Small enough for two cores.
@@ -32,7 +32,7 @@ def model_source(model: Any, fast: str | Iterable[str] = ()) -> ModelSource:
     if isinstance(model, str | PathLike):
         source = LocalModel(fspath(model), fast=fast)
         if is_path(fspath(model)):
-            _check_path(Path(fspath(model)))
+            _check_path(user_path(fspath(model)))
         return source
     if fast:
         raise InputError(
@@ -54,7 +54,7 @@ def _check_path(path: Path) -> None:
     Raises:
         ModelError: there is nothing there, or it is of no kind that holds weights.
     """
-    if not path.exists():
+    if not is_there(path):
         raise ModelError(
             f"There is no model at {path}. Name a .gguf file, a folder with safetensors, or one "
             "of the names that `covey models` lists."

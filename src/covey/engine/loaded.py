@@ -19,6 +19,7 @@ from covey.engine.runtime import ChunkRunner, Runtime
 from covey.engine.session import LocalSession
 from covey.engine.timing import measure_rates
 from covey.errors import InputError, ModelError, RunError
+from covey.hardware.devices import memory_bytes
 from covey.hardware.rates import Rates
 from covey.kernels.base import Geometry
 from covey.kernels.choose import choose_kernels
@@ -170,6 +171,8 @@ def _loaded(
     checkpoint = open_checkpoint(files)
     if where.type == "cuda":
         check_room(spec, torch.cuda.mem_get_info(where)[0], torch.cuda.get_device_name(where))
+    else:
+        check_memory(spec, memory_bytes())
     dtype = torch.float32 if where.type == "cpu" else torch.bfloat16
     geometry = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
     kernels, chosen = choose_kernels(geometry, where, dtype, quantised, fast)
@@ -208,9 +211,8 @@ def _within_memory(files: ModelFiles) -> Iterator[None]:
         if plain and not any(words in str(error) for words in _OUT_OF_MEMORY):
             raise
         raise ModelError(
-            f"There is not enough memory to load {files.path}: its weights take"
-            f" {4 * files.spec.parameters / 2**30:.1f} GiB as FP32. Close what else uses memory,"
-            " raise its limit (ulimit -v), or take a smaller model."
+            f"There is not enough memory to load {files.path}. Close what else uses memory, raise"
+            " its limit (ulimit -v), or take a smaller model."
         ) from error
 
 
@@ -233,6 +235,24 @@ def check_room(spec: ModelSpec, free: int, device: str) -> None:
         raise ModelError(
             f"This model needs {needed / 2**30:.1f} GiB of GPU memory, and the {device} has"
             f" {free / 2**30:.1f} GiB free. Close what else uses it, or take a smaller model."
+        )
+
+
+def check_memory(spec: ModelSpec, installed: int | None) -> None:
+    """Refuse a model that this machine's memory cannot hold; a system may end what tries.
+
+    Args:
+        spec: the model.
+        installed: bytes of memory, None where they are not known.
+
+    Raises:
+        ModelError: its weights alone, as FP32, need more.
+    """
+    needed = 4 * spec.parameters
+    if installed is not None and needed > installed:
+        raise ModelError(
+            f"This model's weights need {needed / 2**30:.1f} GiB of memory as FP32, and this"
+            f" machine has {installed / 2**30:.1f} GiB. Take a smaller model, or a GPU."
         )
 
 

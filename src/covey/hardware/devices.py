@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 
 from covey.hardware.facts import Device, cpu_facts, gpu_facts
 
@@ -33,6 +34,14 @@ def present_device(gpu: bool) -> Device | None:
         return cpu_facts()
     name = gpu_name()
     return None if name is None else gpu_facts(name)
+
+
+def memory_bytes() -> int | None:
+    """The memory of this machine, None where its system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
 
 
 def _driver() -> ctypes.CDLL | None:

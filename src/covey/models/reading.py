@@ -133,7 +133,8 @@ def read_whole(path: Path, missing: str = _FETCH) -> bytes:
             size = os.fstat(file.fileno()).st_size
         if size > _MOST_JSON:
             raise ModelError(f"{path} is {size:,} bytes large, which no file of its kind is.")
-        content = bytearray(size)
+        with _reported(path):
+            content = bytearray(size)
         read_exactly(file, memoryview(content), path)
     return bytes(content)
 
@@ -156,6 +157,8 @@ def parse_json(content: bytes, path: Path) -> dict[str, Any]:
         )
     except RecursionError:
         raise ModelError(f"{path} cannot be read: it nests too deeply.") from None
+    except MemoryError:
+        raise ModelError(f"There is not enough memory to read {path}.") from None
     except ValueError as error:
         raise ModelError(f"{path} cannot be read: {error}. {_FETCH}") from error
     if not isinstance(parsed, dict):
@@ -197,6 +200,8 @@ def _reported(path: Path, missing: str = _FETCH) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise ModelError(f"{path} is missing. {missing}") from None
+    except MemoryError:
+        raise ModelError(f"There is not enough memory to read {path}.") from None
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise ModelError(f"{path} cannot be read: {error}.") from error
 

@@ -97,7 +97,7 @@ def is_path(source: str | Path) -> bool:
         return True
     if find_known(source) is not None:
         return False
-    if "/" in source or "\\" in source or source.endswith(".gguf") or Path(source).exists():
+    if "/" in source or "\\" in source or source.endswith(".gguf") or is_there(Path(source)):
         return True
     names = [model.name for model in KNOWN_MODELS]
     near = difflib.get_close_matches(source.lower(), names, n=1)
@@ -142,7 +142,24 @@ def model_files(source: str | Path) -> ModelFiles:
         ModelError: unknown name, missing path, or a download that failed.
     """
     known = None if is_path(source) else find_known(str(source))
-    return ModelFiles(Path(source).expanduser() if known is None else fetch(known))
+    return ModelFiles(user_path(source) if known is None else fetch(known))
+
+
+def user_path(source: str | Path) -> Path:
+    """A path with the user's folder for a leading `~`; it stays where there is no such user."""
+    try:
+        return Path(source).expanduser()
+    except RuntimeError:
+        return Path(source)
+
+
+def is_there(path: Path) -> bool:
+    """Whether a path leads to something, whatever its name is made of."""
+    try:
+        path.stat()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _package_gguf(package: str) -> Path | None:

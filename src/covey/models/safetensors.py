@@ -64,7 +64,8 @@ class SafetensorsCheckpoint:
     def __init__(self, folder: Path) -> None:
         self.path = folder
         self.tensors: dict[str, StoredTensor] = {}
-        self._shards = [_Shard(path) for path in _shard_paths(folder)]
+        paths, named = _shard_paths(folder)
+        self._shards = [_Shard(path) for path in paths]
         self._where: dict[str, _Shard] = {}
         for shard in self._shards:
             for name, tensor in shard.tensors.items():
@@ -75,6 +76,9 @@ class SafetensorsCheckpoint:
                     )
                 self._where[name] = shard
                 self.tensors[name] = tensor
+        for name, file in named.items():
+            if name not in self.tensors or self.tensors[name].file.name != file:
+                raise ModelError(f"{folder / _INDEX} names a tensor {name} that {file} has not.")
 
     def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """See `Checkpoint.read`."""
@@ -175,15 +179,15 @@ def _check_cover(places: list[tuple[int, int]], start: int, size: int, path: Pat
         raise _damaged(path, f"its tensors end at byte {at:,}, the file at {size:,}")
 
 
-def _shard_paths(folder: Path) -> list[Path]:
-    """The files of a folder's weights, as its index names them where it has one."""
+def _shard_paths(folder: Path) -> tuple[list[Path], dict[str, str]]:
+    """The files of a folder's weights, and which of them its index names for each tensor."""
     try:
         present = {entry.name for entry in folder.iterdir()}
     except OSError as error:
         raise ModelError(f"{folder} cannot be read: {error}.") from error
     if _INDEX not in present:
         if "model.safetensors" in present:
-            return [folder / "model.safetensors"]
+            return [folder / "model.safetensors"], {}
         pickled = [name for name in sorted(present) if name.endswith((".bin", ".pt"))]
         reason = f" It holds {pickled[0]}, which would have to be unpickled." if pickled else ""
         raise ModelError(f"{folder} holds no model.safetensors.{reason}")
@@ -191,12 +195,13 @@ def _shard_paths(folder: Path) -> list[Path]:
     named = Fields(read_json(index), index).part("weight_map")
     if named is None:
         raise ModelError(f"{index} cannot be read: it has no weight_map. Fetch the file again.")
-    for name in named.values.values():
+    files = {key.removeprefix(named.prefix): name for key, name in named.values.items()}
+    for name in files.values():
         if not isinstance(name, str) or Path(name).name != name:
             raise ModelError(f"{index} points outside its folder: {name!r}.")
         if name not in present:
             raise ModelError(f"{folder / name} is missing, but {index.name} names it.")
-    return [folder / name for name in sorted(set(named.values.values()))]
+    return [folder / name for name in sorted(set(files.values()))], files
 
 
 def _damaged(path: Path, reason: str) -> ModelError:

@@ -45,22 +45,25 @@ class CheckedEncoder:
             return self._plain.encode(texts)
         for text in texts:
             text.encode()  # a lone surrogate raises here, as with the plain encoder
-        flat, offsets = self._encode_fast(texts)
-        if self._agrees(texts, flat, offsets):
-            return flat, offsets
+        found = self._encode_fast(texts)
+        if found is not None and self._agrees(texts, *found):
+            return found
         self.trusted = False
         return self._plain.encode(texts)
 
-    def _encode_fast(self, texts: Sequence[str]) -> tuple[Int32, Int64]:
-        layout = self._fast.encode_batch(list(texts)).layout
-        offsets = np.asarray(layout.offsets).astype(np.int64)
-        flat = np.asarray(layout.content.data)[: offsets[-1]].astype(np.int32)
-        return flat, offsets
+    def _encode_fast(self, texts: Sequence[str]) -> tuple[Int32, Int64] | None:
+        """Gigatoken's columns; None where it fails, or they are none."""
+        try:
+            layout = self._fast.encode_batch(list(texts)).layout
+            offsets = np.asarray(layout.offsets).astype(np.int64)
+            flat = np.asarray(layout.content.data)[: offsets[-1]].astype(np.int32)
+        except Exception:  # whatever it raises, the plain encoder knows better
+            return None
+        sound = len(offsets) == len(texts) + 1 and offsets[0] == 0 and offsets[-1] == len(flat)
+        return (flat, offsets) if sound and (np.diff(offsets) >= 0).all() else None
 
     def _agrees(self, texts: Sequence[str], flat: Int32, offsets: Int64) -> bool:
         """Whether a sample, spread over the batch, has the plain encoder's tokens."""
-        if len(offsets) != len(texts) + 1:
-            return False
         rows = np.linspace(0, len(texts) - 1, _SAMPLE).astype(np.int64).tolist()
         right, bounds = self._plain.encode([texts[row] for row in rows])
         return all(
