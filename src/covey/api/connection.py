@@ -98,7 +98,8 @@ def connect(
 class Connection:
     """A DuckDB database and a model that is loaded when it is first needed.
 
-    Queries of one connection run one at a time, also from several threads.
+    Queries of one connection run one at a time, also from several threads: `lock` says whose
+    turn it is, and whoever has it owns all that changes here.
     """
 
     def __init__(
@@ -276,11 +277,19 @@ class Connection:
         return progress_for(sys.stderr, self._show_progress)
 
     def close(self) -> None:
-        """Close the database and let the model go."""
-        self._engine = None
-        self._closed = True
-        self._duckdb.close()
-        self._delete_files()
+        """Close the database and let the model go; what is closed may be closed again.
+
+        A query that another thread runs is waited for, those that wait for their turn are
+        refused then, and a result that is read in batches is closed.
+
+        Raises:
+            InputError: it is called from within a query that this thread runs.
+        """
+        with self.lock.ending():
+            self._engine = None
+            self._closed = True
+            self._duckdb.close()
+            self._delete_files()
 
     def __reduce__(self) -> NoReturn:
         raise InputError(

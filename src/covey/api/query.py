@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 class Query:
     """One or several statements on a connection, made by `Connection.sql`.
 
+    It runs once, whatever threads ask; what it knows of its run belongs to whoever has the turn.
+
     The first statement is checked when the query is made. What stands behind it may
     depend on what it does, so the others are checked when their turn comes; only the
     spelling of their AI functions is checked at once. The result is the last one's.
@@ -77,8 +79,7 @@ class Query:
         # What the result, or the last statement as it is planned, is known to fit.
         self._fits: set[Form] = set()
         tokens = read_tokens(text)
-        # Without values places stay as they are: a PREPARE has some.
-        filled = Filled(tokens, params)
+        filled = Filled(tokens, params)  # without values places stay: a PREPARE has some
         self._statements = [
             Derived(filled.pieces(start, end)) for start, end in split_statements(tokens)
         ]
@@ -165,13 +166,12 @@ class Query:
 
     def _run_explained(self) -> None:
         """Run with a forecast of each statement made just before it."""
-        if self._result is not None and not self._explained:
-            with self._connection.lock:
+        with self._connection.lock.running():
+            if self._result is None:
+                self._run(forecast=True)
+            elif not self._explained:
                 # What it found then is not known any more; what it finds now comes near.
                 self._explained = [part for part, _ in self._parts(analyze=False)]
-        elif self._result is None:
-            with self._connection.lock:
-                self._run(forecast=True)
 
     @property
     def schema(self) -> Schema:
@@ -290,8 +290,8 @@ class Query:
 
         A result without rows gives one batch, which shows its columns. `report` goes as far
         as the rows do. Until the last batch, or `close` of the iterator, the connection runs
-        nothing else; `close` stops the model, and keeps the answers so far. Any thread may read
-        on, or close it. A result that is there already is given batch by batch.
+        nothing else, and refuses what any thread asks; `close` stops the model, and keeps the
+        answers so far. Any thread may read on, or close it; `Connection.close` does.
 
         Args:
             early: rows come while the model is still being asked, in the order of the table
@@ -309,33 +309,34 @@ class Query:
             as `run`; while rows come early also later than with the first batch.
         """
         if self._result is not None:
+            return batches_of(self._result)
+        return self._connection.lock.reading(lambda: self._read(early))
+
+    def _read(self, early: bool) -> Generator[pa.RecordBatch, None, None]:
+        """Run it as far as its rows are read."""
+        if self._result is not None:  # another thread has run it meanwhile
             yield from batches_of(self._result)
             return
-        with self._connection.lock.reading() as go_on:
-            last = len(self._statements) - 1
-            answers, documents = self._asked
-            watch = self._watch()
-            reports: list[Report] = []
-            for number in range(last):
-                statement = self._statement(number)
-                self._refuse(statement)
-                with self._stoppable(statement, reports):
-                    reports.append(statement.run(answers, documents, watch)[1])
-            statement = self._statement(last)
+        last = len(self._statements) - 1
+        answers, documents = self._asked
+        watch = self._watch()
+        reports: list[Report] = []
+        for number in range(last):
+            statement = self._statement(number)
             self._refuse(statement)
+            with self._stoppable(statement, reports):
+                reports.append(statement.run(answers, documents, watch)[1])
+        statement = self._statement(last)
+        self._refuse(statement)
 
-            def tell(report: Report) -> None:
-                self._report = joined([*reports, report]) if reports else report
+        def tell(report: Report) -> None:
+            self._report = joined([*reports, report]) if reports else report
 
-            rows = statement.batches(
-                answers, documents, watch, tell, self._accepting(ARROW), early=early
-            )
-            with self._stoppable(statement, reports), closing(rows):
-                for batch in rows:
-                    try:
-                        yield batch
-                    finally:
-                        go_on()
+        rows = statement.batches(
+            answers, documents, watch, tell, self._accepting(ARROW), early=early
+        )
+        with self._stoppable(statement, reports), closing(rows):
+            yield from rows
 
     @property
     def columns(self) -> list[str]:
@@ -346,8 +347,9 @@ class Query:
     def report(self) -> Report:
         """What the run did, also one that was stopped; runs a query that has not run yet."""
         if self._report is None:
-            with self._connection.lock:
-                return self._run()[1]
+            with self._connection.lock.running():
+                if self._report is None:
+                    return self._run()[1]
         return self._report
 
     def arrow(self) -> pa.Table:
@@ -390,8 +392,8 @@ class Query:
         form.check_package()
         result = self._result
         if result is None:
-            with self._connection.lock:
-                result, _ = self._run(form=form)
+            with self._connection.lock.running():  # another thread may have run it meanwhile
+                result = self._run(form=form)[0] if self._result is None else self._result
         if form not in self._fits:
             form.check_table(result)
             self._fits.add(form)

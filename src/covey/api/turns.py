@@ -3,45 +3,77 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from types import TracebackType
+from typing import Any, TypeVar
 
 from covey.errors import InputError
 
+_OPEN = (
+    "The connection has an open result: read its batches to the end, or close() the iterator, "
+    "before the next query. Another connection is not kept from anything."
+)
+_WITHIN = (
+    "The connection runs a query, and this call comes from within it: from the model's own "
+    "function, say, or from what shows its progress. Use another connection there."
+)
+
+T = TypeVar("T")
+# The generator of an open result, None once nobody has it any more.
+Reading = Callable[[], Generator[Any, None, None] | None]
+
 
 class Turns:
-    """A lock that a thread may take again, except while it reads a result in batches.
+    """A lock whose turns come in the order in which they were asked for.
 
-    A result that is read holds it, and not the thread that began to read: any thread may go
-    on with the result, and end it.
+    A thread that has its turn may take it again, but not from within a query that it runs.
+    A result that is read in batches has the turn itself, until it is read or closed: any
+    thread may go on with it, and whoever asks for a turn meanwhile, in whatever thread, is
+    refused and does not wait for a reader who may never come back.
+
+    Everything here belongs to whoever holds `_changed`.
     """
 
     def __init__(self) -> None:
+        # Python may end a forgotten result in the middle of what is done here: the lock of a
+        # condition may be taken again by its thread.
         self._changed = threading.Condition()
+        self._waiting: deque[object] = deque()
         # Whose turn it is; of a result, the thread that read on last.
         self._thread: threading.Thread | None = None
         self._depth = 0
-        self._reading = False
+        self._running = False
+        self._result: Reading | None = None
+        # Whether the result that has the turn waits for its reader.
+        self._waits = False
 
     def __enter__(self) -> None:
         """Wait for one's turn.
 
         Raises:
-            InputError: this thread is in the middle of a result.
+            InputError: a result is open, or this thread is in the middle of a query.
         """
         thread = threading.current_thread()
         with self._changed:
-            while self._depth and self._thread is not thread:
-                self._changed.wait()
-            if self._reading:
-                # To wait would be for ever: nobody but this thread is known to read on.
-                raise InputError(
-                    "The connection has an open result: read its batches to the end, or close() "
-                    "the iterator, before the next query."
+            self._refuse_within()
+            if self._result is None and self._thread is thread:
+                self._depth += 1
+                return
+            place = object()
+            self._waiting.append(place)
+            try:
+                self._changed.wait_for(
+                    lambda: self._result or (not self._depth and self._waiting[0] is place)
                 )
-            self._thread = thread
-            self._depth += 1
+            finally:
+                self._waiting.remove(place)
+                self._changed.notify_all()
+            if self._result is not None:
+                raise InputError(_OPEN)
+            self._take(thread)
 
     def __exit__(
         self,
@@ -49,26 +81,103 @@ class Turns:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._leave()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The turn of a query that is run: nothing is done on the connection from within it.
+
+        Raises:
+            InputError: as `__enter__`.
+        """
+        with self:
+            self._running = True
+            try:
+                yield
+            finally:
+                self._running = False
+
+    def reading(self, read: Callable[[], Generator[T, None, None]]) -> Generator[T, None, None]:
+        """What is read in the turn of a result: from the first batch to the last, or to `close`.
+
+        Args:
+            read: runs the query, and gives its batches.
+
+        Raises:
+            InputError: with the first batch, as `__enter__`.
+        """
+        batches = self._reading(read, lambda: known())
+        known = weakref.ref(batches)
+        return batches
+
+    def _reading(
+        self, read: Callable[[], Generator[T, None, None]], known: Reading
+    ) -> Generator[T, None, None]:
+        with self.running():
+            with self._changed:
+                self._result = known
+                self._changed.notify_all()
+            try:
+                with closing(read()) as batches:
+                    for batch in batches:
+                        with self._paused():
+                            yield batch
+            finally:
+                with self._changed:
+                    self._result = None
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """A turn before all that wait for theirs; a result that waits for its reader is closed.
+
+        Raises:
+            InputError: this thread is in the middle of a query.
+        """
+        while not self._took_first():
+            result = self._result and self._result()
+            # Where the reader was faster, or the result is being forgotten, it is waited for.
+            with suppress(ValueError):
+                if result is not None:
+                    result.close()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _took_first(self) -> bool:
+        """Take the turn when it is free; False where a result waits for its reader."""
+        with self._changed:
+            self._refuse_within()
+            self._changed.wait_for(lambda: not self._depth or self._waits)
+            if self._depth:
+                return False
+            self._take(threading.current_thread())
+            return True
+
+    def _leave(self) -> None:
         with self._changed:
             self._depth -= 1
             if not self._depth:
                 self._thread = None
                 self._changed.notify_all()
 
+    def _take(self, thread: threading.Thread) -> None:
+        self._thread = thread
+        self._depth = 1
+
+    def _refuse_within(self) -> None:
+        mine = self._thread is threading.current_thread()
+        if mine and self._running and not self._waits:
+            raise InputError(_WITHIN)
+
     @contextmanager
-    def reading(self) -> Iterator[Callable[[], None]]:
-        """The turn of a result, until the block is left, by whatever thread.
-
-        Yields:
-            What a thread calls when it goes on with the result.
-        """
-        with self:
-            self._reading = True
-            try:
-                yield self._go_on
-            finally:
-                self._reading = False
-
-    def _go_on(self) -> None:
+    def _paused(self) -> Iterator[None]:
         with self._changed:
-            self._thread = threading.current_thread()
+            self._waits = True
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._waits = False
+                self._thread = threading.current_thread()
