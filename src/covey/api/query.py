@@ -308,15 +308,15 @@ class Query:
         Raises:
             as `run`; while rows come early also later than with the first batch.
         """
-        if self._result is not None:
-            return batches_of(self._result)
-        return self._connection.lock.reading(lambda: self._read(early))
+        read = False
+        if self._result is None:
+            lock = self._connection.lock
+            read = yield from lock.reading(lambda: self._result is None and self._read(early))
+        if self._result is not None and not read:
+            yield from batches_of(self._result)
 
     def _read(self, early: bool) -> Generator[pa.RecordBatch, None, None]:
         """Run it as far as its rows are read."""
-        if self._result is not None:  # another thread has run it meanwhile
-            yield from batches_of(self._result)
-            return
         last = len(self._statements) - 1
         answers, documents = self._asked
         watch = self._watch()

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from covey.errors import InputError
 
@@ -22,8 +22,9 @@ _WITHIN = (
 )
 
 T = TypeVar("T")
+Read = Callable[[], Generator[T, None, None] | Literal[False]]
 # The generator of an open result, None once nobody has it any more.
-Reading = Callable[[], Generator[Any, None, None] | None]
+Reading = Callable[[], Generator[Any, None, Any] | None]
 
 
 class Turns:
@@ -97,11 +98,14 @@ class Turns:
             finally:
                 self._running = False
 
-    def reading(self, read: Callable[[], Generator[T, None, None]]) -> Generator[T, None, None]:
+    def reading(self, read: Read[T]) -> Generator[T, None, bool]:
         """What is read in the turn of a result: from the first batch to the last, or to `close`.
 
         Args:
-            read: runs the query, and gives its batches.
+            read: runs the query and gives its batches; False where nothing is left to run.
+
+        Returns:
+            whether there was something to read.
 
         Raises:
             InputError: with the first batch, as `__enter__`.
@@ -110,21 +114,23 @@ class Turns:
         known = weakref.ref(batches)
         return batches
 
-    def _reading(
-        self, read: Callable[[], Generator[T, None, None]], known: Reading
-    ) -> Generator[T, None, None]:
+    def _reading(self, read: Read[T], known: Reading) -> Generator[T, None, bool]:
         with self.running():
+            found = read()
+            if found is False:
+                return False
             with self._changed:
                 self._result = known
                 self._changed.notify_all()
             try:
-                with closing(read()) as batches:
+                with closing(found) as batches:
                     for batch in batches:
                         with self._paused():
                             yield batch
             finally:
                 with self._changed:
                     self._result = None
+        return True
 
     @contextmanager
     def ending(self) -> Iterator[None]:
