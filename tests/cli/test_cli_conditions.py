@@ -60,6 +60,9 @@ def shell(line: str, folder: Path) -> tuple[int, str, str]:
         ("covey query 'SELECT 1' -o /dev/fd/9 -f csv", 2, "cannot be opened"),
         ("mkfifo p; covey query 'SELECT 1' -d p", 2, "no file"),
         ("unset HOME COVEY_CACHE; covey query 'SELECT 1'", 0, ""),
+        ("COVEY_CACHE=/dev/null covey cache show", 1, "/dev/null"),
+        ("covey cache export no/a.csv", 2, "does not exist"),
+        ("covey cache export /dev/full", 2, "neither .parquet nor .csv"),
     ],
 )
 def test_a_condition_ends_with_its_code_and_one_message(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -210,8 +209,7 @@ def test_clear_by_model_age_and_all_and_export(tmp_path, monkeypatch):
     run(FILTER, rows=5, cache=tmp_path)
     run(CLASSIFY, rows=4, cache=tmp_path)
     store = AnswerStore(CacheOptions(tmp_path))
-    assert store.export(tmp_path / "all.parquet", "parquet") == 9
-    exported = pq.read_table(tmp_path / "all.parquet")
+    exported = pa.Table.from_batches(store.export())
     widths = sorted(len(scores) for scores in exported["scores"].to_pylist())
     assert widths == [1] * 5 + [2] * 4
     assert store.clear(model="another") == 0
@@ -219,7 +217,10 @@ def test_clear_by_model_age_and_all_and_export(tmp_path, monkeypatch):
     assert store.questions().num_rows == 2
     assert store.clear(model="planted") == 9
     assert store.summary()["answers"] == 0
+    assert not pa.Table.from_batches(AnswerStore(CacheOptions(tmp_path / "new")).export()).num_rows
     assert len(run(FILTER, rows=5, cache=tmp_path)[1]) == 5, "the store goes on"
+    store.path.write_text("garbage")
+    assert store.clear() == 0 and not store.path.exists(), "all goes, in whatever state"
 
 
 @pytest.mark.parametrize(

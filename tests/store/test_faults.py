@@ -161,10 +161,10 @@ def test_answers_that_cannot_be_written_wait_and_are_not_lost(cache_folder, monk
     monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 5)
     real, failures = AnswerStore.add, iter([True, True, True])
 
-    def sometimes(store, batches):
+    def sometimes(store, *arguments):
         if next(failures, False):
             raise StoreError("no room")
-        real(store, batches)
+        real(store, *arguments)
 
     monkeypatch.setattr(AnswerStore, "add", sometimes)
     _, report = run(QUERIES[0], Broken())

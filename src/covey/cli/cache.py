@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from covey.cli.guard import in_good_order
+from covey.cli.output import destination
 from covey.cli.table import SHOWN_ROWS, render
 from covey.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
     from covey.execution.store.store import AnswerStore
 
 app = typer.Typer(no_args_is_help=True, help="Show and manage the answers kept between runs.")
@@ -78,12 +85,21 @@ def export(
     cache: Folder = None,
 ) -> None:
     """Write all stored answers to a file: question, digests of the documents, scores."""
-    format = file.suffix.lower().removeprefix(".")
-    if format not in ("csv", "parquet"):
+    if file.suffix.lower() not in (".csv", ".parquet"):
         raise InputError(f"{file} is neither .parquet nor .csv. Name a file of either kind.")
-    if not file.absolute().parent.is_dir():
-        raise InputError(f"The folder {file.parent} does not exist. Create it, or name another.")
-    typer.echo(f"{_store(cache).export(file, format):,} answers written to {file}.")
+    target = destination(None, file)
+    store = _store(cache)
+    written = 0
+
+    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        nonlocal written
+        for batch in batches:
+            written += batch.num_rows
+            yield batch
+
+    with in_good_order(), closing(store.export()) as batches:
+        target.write(counted(batches))
+    typer.echo(f"{written:,} answers written to {file}.")
 
 
 def _store(folder: Path | None) -> AnswerStore:

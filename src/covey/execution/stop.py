@@ -168,7 +168,8 @@ class Interrupts:
             self._take_away()
             _stop(number, frame)
         if self.wanted or not self._in_chunk:
-            self._raised = True
+            # Where somebody makes another error of it, the next chunk does not begin.
+            self.wanted = self._raised = True
             _stop(number, frame)
         global _last
         _last = number

@@ -8,6 +8,7 @@ happens then.
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from typing import Any
 
 import duckdb
 
-from covey.errors import RunError
+from covey.errors import CoveyError, RunError, first_line
 from covey.execution.store.keys import SALT_WORDS
 from covey.sql.text import quote_text
 
@@ -25,7 +26,7 @@ from covey.sql.text import quote_text
 WAIT_SECONDS = 30.0
 _POLL_SECONDS = 0.005
 _NAME = "answers.duckdb"
-_SCHEMA = """
+SCHEMA = """
 CREATE TABLE salt (word UBIGINT);
 CREATE TABLE questions (
     id INTEGER, digest VARCHAR, model VARCHAR, fingerprint VARCHAR, kind VARCHAR,
@@ -36,16 +37,20 @@ CREATE TABLE answers (
     score DOUBLE, more DOUBLE[], written TIMESTAMP
 );
 """
-# DuckDB's own words, in errors that have no type of their own.
+# DuckDB's own words for what no other cause has than a file that is damaged. An INTERNAL Error,
+# say, has others: the next process may read the file as it is.
 _DAMAGE = (
     "not a valid DuckDB database",
     "Corrupt database",
+    "Corrupt WAL",
     "Could not read enough bytes",
-    "INTERNAL Error",
-    "Failed to deserialize",
-    "does not exist!",
 )
 _BUSY = "Could not set lock"
+_TABLES = "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal"
+
+
+# Device and number: what has a name now may be another file than what had it before.
+File = tuple[int, int]
 
 
 class StoreError(RunError):
@@ -53,23 +58,39 @@ class StoreError(RunError):
 
 
 class DamagedError(StoreError):
-    """The file of the answer store cannot be read."""
+    """The file of the answer store cannot be read.
+
+    Args:
+        reason: in DuckDB's words.
+        file: which file that is; see `AnswerDatabase.file`.
+    """
+
+    def __init__(self, reason: str, file: File | None) -> None:
+        super().__init__(f"the answer store is damaged ({reason})")
+        self.file = file
 
 
 class AnswerDatabase:
     """A folder with the file, its lock and nothing else; all private to the user.
+
+    The threads of a process use it as other processes do: all that is written here is written
+    by whoever holds the lock of the file, which one thread does at a time.
 
     Args:
         folder: the folder of caches; the store lies in `answers` inside.
 
     Attributes:
         notes: what was mended on the way, for people.
+        salt: the words in the file that was opened last; None before. See `keys.prompt_keys`.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "answers"
         self.path = self.folder / _NAME
         self.notes: list[str] = []
+        self.salt: list[int] | None = None
+        # The file whose tables were found to be ours.
+        self._checked: File | None = None
 
     @property
     def size(self) -> int:
@@ -80,6 +101,35 @@ class AnswerDatabase:
                 total += path.stat().st_size
         return total
 
+    def exists(self) -> bool:
+        """Whether there is a file.
+
+        Raises:
+            StoreError: its folder cannot be looked into.
+        """
+        return self.file() is not None
+
+    def file(self) -> File | None:
+        """Which file there is; None for none.
+
+        Raises:
+            StoreError: its folder cannot be looked into.
+        """
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(
+                f"the answer store {self.path} cannot be used: {error.strerror}"
+            ) from None
+        return found.st_dev, found.st_ino
+
+    def delete(self) -> None:
+        """Delete the file, whatever state it is in."""
+        with self._locked():
+            self._remove(self.path)
+
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection | None]:
         """The open file, None where there is none yet; a read-only folder will do.
@@ -87,13 +137,14 @@ class AnswerDatabase:
         Raises:
             StoreError: it cannot be opened.
         """
-        if not self.path.exists():
+        if not self.exists():
             yield None
         elif os.access(self.folder, os.W_OK):
             with self.writing() as connection:
                 yield connection
         else:
             with self._errors(), duckdb.connect(str(self.path), read_only=True) as connection:
+                self._check(connection)
                 yield connection
 
     @contextmanager
@@ -117,7 +168,7 @@ class AnswerDatabase:
                 with suppress(duckdb.Error):
                     connection.close()
 
-    def put_aside(self, error: StoreError) -> None:
+    def put_aside(self, error: DamagedError) -> None:
         """Begin anew beside a file that was found damaged while it was read."""
         with self._locked():
             self._put_aside(error)
@@ -128,6 +179,8 @@ class AnswerDatabase:
         Args:
             connection: from `writing`, which is closed.
         """
+        # What is in the log only must not go with it.
+        run(connection, "CHECKPOINT")
         fresh = self.path.with_name(f"{_NAME}.new")
         self._remove(fresh)
         run(connection, f"ATTACH {quote_text(str(fresh))} AS fresh")
@@ -161,34 +214,59 @@ class AnswerDatabase:
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         with self._errors():
-            if not self.path.exists():
+            if not self.exists():
                 self._create()
             connection = duckdb.connect(str(self.path))
             try:
-                run(connection, "SELECT word FROM salt")
-            except duckdb.Error:
+                self._check(connection)
+            except BaseException:
                 connection.close()
                 raise
             return connection
 
+    def _check(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """See that the tables are ours, once a file, and read its salt."""
+        file = self.file()
+        if file != self._checked:
+            with duckdb.connect() as empty:
+                run(empty, SCHEMA)
+                if set(run(empty, _TABLES)) != set(run(connection, _TABLES)):
+                    raise StoreError(
+                        f"the answer store {self.path} was made by another version of Covey:"
+                        " name another folder"
+                    )
+        words = [word for (word,) in run(connection, "SELECT word FROM salt ORDER BY rowid")]
+        if len(words) != SALT_WORDS:
+            raise StoreError(f"the answer store {self.path} is incomplete")
+        self._checked, self.salt = file, words
+
     def _create(self) -> None:
-        """Make the file under another name: it is there whole or not at all."""
+        """Make the file under another name: it is there whole or not at all.
+
+        One that takes the place of another has its salt, and so the names of its answers.
+        """
         fresh = self.path.with_name(f"{_NAME}.new")
         self._remove(fresh)
         with duckdb.connect(str(fresh)) as connection:
-            run(connection, _SCHEMA)
-            for _ in range(SALT_WORDS):
-                run(connection, "INSERT INTO salt VALUES (?)", [secrets.randbits(64)])
+            run(connection, SCHEMA)
+            for word in self.salt or [secrets.randbits(64) for _ in range(SALT_WORDS)]:
+                run(connection, "INSERT INTO salt VALUES (?)", [word])
             # Closing would not tell that the disk is full.
             run(connection, "CHECKPOINT")
         fresh.chmod(0o600)
         fresh.replace(self.path)
 
-    def _put_aside(self, error: StoreError) -> None:
+    def _put_aside(self, error: DamagedError) -> None:
+        """Rename the file and its log; those that were put aside before stay."""
+        if error.file is None or self.file() != error.file:
+            return  # Another process has done so.
+        numbers = itertools.count(1)
         aside = self.path.with_name("damaged.duckdb")
-        with suppress(FileNotFoundError):
-            self.path.replace(aside)
-        self._remove(self.path.with_name(f"{_NAME}.wal"))
+        while aside.exists():
+            aside = self.path.with_name(f"damaged-{next(numbers)}.duckdb")
+        for end in ("", ".wal"):
+            with suppress(FileNotFoundError):
+                self.path.with_name(f"{_NAME}{end}").replace(f"{aside}{end}")
         self.notes.append(f"{error}. It was put aside as {aside} and a new one begun.")
 
     def _remove(self, path: Path) -> None:
@@ -197,15 +275,17 @@ class AnswerDatabase:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """DuckDB's errors as the store's."""
+        """Whatever goes wrong with the file as an error of the store's."""
         try:
             yield
-        except duckdb.Error as error:
-            reason = str(error).splitlines()[0]
+        except CoveyError:
+            raise
+        except Exception as error:
+            reason = first_line(error) or type(error).__name__
             if _BUSY in reason:
                 raise StoreError(f"the answer store {self.path} is open elsewhere") from None
             if any(phrase in reason for phrase in _DAMAGE):
-                raise DamagedError(f"the answer store is damaged ({reason})") from None
+                raise DamagedError(reason, self.file()) from None
             raise StoreError(f"the answer store {self.path} cannot be used: {reason}") from None
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
 
+from covey.errors import first_line
 from covey.execution.store.database import StoreError
 from covey.execution.store.keys import prompt_keys, question_digest
 from covey.execution.store.store import AnswerStore, NewAnswers, StoredQuestion
@@ -56,7 +58,12 @@ class _Held:
 class StoredAnswers:
     """What one model has answered before, and now answers.
 
-    A store that fails never fails the query: it is left alone, and `notes` says why.
+    A store that fails never fails the query: it is left alone, and `notes` says why and how
+    many answers were not kept.
+
+    The thread of the query owns everything but what `_changed` guards, which it shares with the
+    writing thread: `_waiting`, `_count`, `_lost`, `_failure` and `_closing`. The writing thread
+    owns `_shrinking` until it has ended.
 
     Args:
         store: the store.
@@ -85,13 +92,16 @@ class StoredAnswers:
         self._looked: Counter[str] = Counter()
         self._held: dict[str, _Held] = {}
         self._held_bytes = 0
+        # That the keys of a run are made with, also where the file is begun anew meanwhile.
+        self._salt: UInt64 | None = None
         self._unreadable = False
         self._waiting: list[NewAnswers] = []
         self._count = 0
         self._lost = 0
-        self._failure: StoreError | None = None
+        self._failure = ""
         self._changed = threading.Condition()
         self._closing = False
+        self._shrinking: list[str] = []
         self._writer: threading.Thread | None = None
 
     def find(self, question: Question, documents: Ints) -> tuple[npt.NDArray[np.bool_], Floats]:
@@ -115,9 +125,9 @@ class StoredAnswers:
             if held is None:
                 return self._store.find(digest, keys, question.width)
             return held.find(keys)
-        except StoreError as error:
-            self._unreadable = True
-            self._notes.append(f"No answers were looked up: {error}.")
+        except Exception as error:
+            self._leave(error)
+            self._notes.append(f"No answers were looked up: {self._failure}.")
             return nothing, scores
 
     def _hold(self, digest: str, width: int) -> _Held | None:
@@ -134,22 +144,38 @@ class StoredAnswers:
     def keep(self, question: Question, documents: Ints, scores: Floats) -> None:
         """Store answers soon; those of failed prompts, which are NaN, are left out."""
         good = ~np.isnan(scores).any(axis=1)
-        if not good.any() or self._unreadable:
+        if not good.any():
             return
         try:
-            keys = self._keys(documents[good])
-        except StoreError as error:
-            self._unreadable = True
-            self._notes.append(f"New answers were not kept: {error}.")
-            return
+            batch = None
+            if not self._unreadable:
+                keys = self._keys(documents[good])
+                batch = NewAnswers(self._stored(question), keys, scores[good])
+        except Exception as error:
+            self._leave(error)
         with self._changed:
-            self._waiting.append(NewAnswers(self._stored(question), keys, scores[good]))
-            self._count += len(keys)
+            if batch is None:
+                self._lost += int(good.sum())
+                return
+            self._waiting.append(batch)
+            self._count += len(batch.keys)
             if self._count >= ANSWERS_A_WRITE:
                 self._changed.notify()
         if self._writer is None:
-            self._writer = threading.Thread(target=self._write_on, name="covey-store", daemon=True)
-            self._writer.start()
+            self._begin()
+
+    def _begin(self) -> None:
+        writer = threading.Thread(target=self._write_on, name="covey-store", daemon=True)
+        # Where the system gives no thread, all is written at the end.
+        with suppress(RuntimeError):
+            writer.start()
+            self._writer = writer
+
+    def _leave(self, error: Exception) -> None:
+        """Leave the store alone for the rest of the run."""
+        self._unreadable = True
+        with self._changed:
+            self._failure = _reason(error)
 
     def close(self) -> None:
         """Write what waits, and shrink a store that has grown too large."""
@@ -159,10 +185,14 @@ class StoredAnswers:
                 self._changed.notify()
             self._writer.join()
             self._writer = None
-        lost = self._lost + self._count
+        elif self._waiting:
+            self._write()
+        with self._changed:
+            lost, self._lost, self._count = self._lost + self._count, 0, 0
+            self._waiting.clear()
         if lost:
             self._notes.append(f"{lost:,} new answers were not kept: {self._failure}.")
-        self._notes += self._store.take_notes()
+        self._notes += self._shrinking + self._store.take_notes()
 
     def _stored(self, question: Question) -> StoredQuestion:
         known = self._questions.get(question)
@@ -178,10 +208,12 @@ class StoredAnswers:
         return known
 
     def _keys(self, documents: Ints) -> UInt64:
-        return prompt_keys(self._documents.digests(documents), self._store.salt())
+        if self._salt is None:
+            self._salt = self._store.salt()
+        return prompt_keys(self._documents.digests(documents), self._salt)
 
     def _write_on(self) -> None:
-        """Write batch after batch until the run is over."""
+        """Write batch after batch until the run is over, whatever becomes of one."""
         closing = False
         while not closing:
             with self._changed:
@@ -190,14 +222,17 @@ class StoredAnswers:
                     SECONDS_BETWEEN_WRITES,
                 )
                 closing = self._closing
-            self._write()
+            # What could not be written waits, and is counted. A thread that ends without a word
+            # would lose what comes later, too.
+            with suppress(BaseException):
+                self._write()
         try:
             shrunk = self._store.shrink()
-        except StoreError as error:
-            self._notes.append(f"The answer store was not shrunk: {error}.")
+        except BaseException as error:
+            self._shrinking.append(f"The answer store was not shrunk: {_reason(error)}.")
         else:
             if shrunk:
-                self._notes.append(f"The answer store was full: {shrunk:,} old answers went.")
+                self._shrinking.append(f"The answer store was full: {shrunk:,} old answers went.")
 
     def _write(self) -> None:
         with self._changed:
@@ -206,13 +241,22 @@ class StoredAnswers:
         if not batch:
             return
         try:
-            self._store.add(batch)
-        except StoreError as error:
+            self._store.add(batch, self._salt)
+        except BaseException as error:
             with self._changed:
-                self._failure = error
+                self._failure = _reason(error)
                 if taken + self._count > MOST_WAITING:
                     self._lost += taken
                 else:
                     # The disk may have room again later.
                     self._waiting = batch + self._waiting
                     self._count += taken
+            if not isinstance(error, Exception):
+                raise
+
+
+def _reason(error: BaseException) -> str:
+    """Why, in a sentence without its full stop."""
+    if isinstance(error, StoreError):
+        return str(error)
+    return f"{type(error).__name__} {first_line(error)}".strip()

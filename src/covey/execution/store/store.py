@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,11 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from covey.errors import InputError
-from covey.execution.store.database import AnswerDatabase, DamagedError, StoreError, run
-from covey.execution.store.keys import SALT_WORDS
+from covey.execution.store.database import (
+    SCHEMA,
+    AnswerDatabase,
+    DamagedError,
+    StoreError,
+    run,
+)
 from covey.execution.store.location import CacheOptions
 from covey.prompts.digests import UInt64
-from covey.sql.text import quote_text
 
 Floats = npt.NDArray[np.float64]
 Result = TypeVar("Result")
@@ -66,7 +70,6 @@ class AnswerStore:
     def __init__(self, options: CacheOptions) -> None:
         self._options = options
         self._database = AnswerDatabase(options.folder)
-        self._salt: UInt64 | None = None
 
     @property
     def path(self) -> Path:
@@ -83,20 +86,12 @@ class AnswerStore:
 
     def salt(self) -> UInt64:
         """The store's own secret; see `keys.prompt_keys`."""
-        if self._salt is None:
-
-            def work(connection: duckdb.DuckDBPyConnection) -> UInt64:
-                words = run(connection, "SELECT word FROM salt ORDER BY rowid")
-                return np.array([word for (word,) in words], np.uint64)
-
-            found = self._read(work)
-            if found is None:
-                with self._database.writing() as connection:
-                    found = work(connection)
-            if len(found) != SALT_WORDS:
-                raise StoreError(f"the answer store {self.path} is incomplete")
-            self._salt = found
-        return self._salt
+        if self._database.salt is None:
+            self._read(lambda connection: None)
+        if self._database.salt is None:
+            with self._database.writing():
+                pass
+        return np.array(self._database.salt, np.uint64)
 
     def count(self, digest: str) -> int:
         """Answers to a question."""
@@ -170,17 +165,28 @@ class AnswerStore:
             params={"digest": digest, "oldest": self._oldest()},
         ).to_arrow_table()
 
-    def add(self, batches: Sequence[NewAnswers]) -> None:
-        """Keep answers: all of them, or, where that fails, none."""
+    def add(self, batches: Sequence[NewAnswers], salt: UInt64 | None = None) -> None:
+        """Keep answers: all of them, or, where that fails, none.
+
+        Args:
+            batches: the answers.
+            salt: that their keys were made with; None is the store's.
+
+        Raises:
+            StoreError: the file cannot be written, or another process has begun it anew and
+                nobody would find them.
+        """
         try:
-            self._add(batches)
+            self._add(batches, salt)
         except DamagedError as error:
             self._database.put_aside(error)
-            self._add(batches)
+            self._add(batches, salt)
 
-    def _add(self, batches: Sequence[NewAnswers]) -> None:
+    def _add(self, batches: Sequence[NewAnswers], salt: UInt64 | None) -> None:
         written = _now()
         with self._database.writing() as connection:
+            if salt is not None and self._database.salt != salt.tolist():
+                raise StoreError(f"the answer store {self.path} was begun anew meanwhile")
             connection.begin()
             for batch in _joined(batches):
                 number = _question_id(connection, batch.question)
@@ -222,7 +228,18 @@ class AnswerStore:
             return rows - int(left or 0)
 
     def clear(self, model: str | None = None, days: float | None = None) -> int:
-        """Delete answers of a model, or of some age, or both, or all; return how many."""
+        """Delete answers of a model, or of some age, or both, or all; return how many.
+
+        Without both the file goes, whatever state it is in.
+        """
+        if model is None and days is None:
+            try:
+                count = int(self.summary()["answers"])
+            except StoreError:
+                count = 0
+            if self._database.exists():
+                self._database.delete()
+            return count
         conditions = ["TRUE"]
         parameters: list[Any] = []
         if model is not None:
@@ -232,7 +249,7 @@ class AnswerStore:
             if days < 0:
                 raise InputError("An age in days is 0 or more.")
             conditions.append(f"written <= TIMESTAMP '{_now() - datetime.timedelta(days=days)}'")
-        if not self.path.exists():
+        if not self._database.exists():
             return 0
         with self._database.writing() as connection:
             deleted = run(
@@ -255,25 +272,23 @@ class AnswerStore:
 
         return self._read(work)
 
-    def export(self, path: Path, format: str) -> int:
-        """Write all answers to a file, "csv" or "parquet"; return how many.
+    def export(self) -> Generator[pa.RecordBatch, None, None]:
+        """All answers, in one batch at least; the file is held until the iterator is closed.
 
-        Documents are no part of the store: their digests are written.
+        Documents are no part of the store: it has their digests.
         """
-
-        target = quote_text(str(path))
-
-        def work(connection: duckdb.DuckDBPyConnection) -> int:
-            rows = run(
-                connection,
-                "COPY (SELECT model, fingerprint, kind, template, labels, "
+        with self._database.reading() as found, duckdb.connect() as empty:
+            if found is None:
+                run(empty, SCHEMA)
+            connection = found or empty
+            reader = connection.sql(
+                "SELECT model, fingerprint, kind, template, labels, "
                 "format('{:016x}{:016x}', first, second) AS documents, "
                 "[score] || coalesce(more, []) AS scores, written "
-                f"FROM answers JOIN questions ON question = id) TO {target} (FORMAT {format})",
-            )
-            return int(rows[0][0])
-
-        return self._read(work) or 0
+                "FROM answers JOIN questions ON question = id"
+            ).to_arrow_reader()
+            yield pa.RecordBatch.from_pylist([], reader.schema)
+            yield from reader
 
     def summary(self) -> dict[str, Any]:
         """Place, size, limits and numbers of questions and answers."""
@@ -301,7 +316,6 @@ class AnswerStore:
                 return None if connection is None else work(connection)
         except DamagedError as error:
             self._database.put_aside(error)
-            self._salt = None
             return None
 
     def _oldest(self) -> datetime.datetime:
