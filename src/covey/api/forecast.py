@@ -199,6 +199,7 @@ def _forecast(
 ) -> Forecast:
     plan, (answers, documents) = planned.plan, parts
     rates = pass_rates(plan.calls)
+    alike = {call.index: call.same_as for call in plan.calls}
     lengths = LengthBook(documents, outlook.measure, outlook.shares)
     dry = DryRun(
         plan, connection.duckdb, planned.objects, planned.lookups, answers, documents, lengths,
@@ -207,11 +208,11 @@ def _forecast(
     )  # fmt: skip
     try:
         with dry:
-            results = [dry.run(scenario) for scenario in scenarios(rates)]
+            results = [dry.run(scenario) for scenario in scenarios(rates, alike)]
             known = with_stored(rates, results[0])
             if known != rates:
                 rates = known
-                results = [dry.run(scenario) for scenario in scenarios(rates)]
+                results = [dry.run(scenario) for scenario in scenarios(rates, alike)]
     except (duckdb.Error, RunError) as error:
         # The run will meet the same, and say so in its place.
         reason = str(run_error(error) if isinstance(error, duckdb.Error) else error)

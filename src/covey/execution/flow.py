@@ -298,18 +298,27 @@ class FlowRunner:
             stop = replace(stop, decided=self._query(stop.target, batch))
         return replace(ask, demand=self._query(ask.target, batch), stop=stop)
 
-    def _query(self, target: Target, batch: _Batch) -> str:
-        """The row ids of a target in rows of the batch that pass what it has passed."""
-        passed = [self._step.stages[i].passes for i in batch.decided]
+    def _query(self, target: Target, batch: _Batch, new: int | None = None) -> str:
+        """The row ids of a target in rows of the batch that pass the stages that are decided.
+
+        Args:
+            new: the stage of which rows that it rejects are still in the batch.
+        """
+        passed = [self._step.stages[i].passes for i in batch.decided if i == new or self._joins(i)]
         conditions = [condition for condition in passed if condition is not None]
         confined = self._runner.batch(self._step.source, batch.rows)
         return self._step.rows.query(target, conditions, confined)
+
+    def _joins(self, stage: int) -> bool:
+        """Whether a stage decides more than the rows of the source: those it rejects are gone."""
+        passes = self._step.stages[stage].passes
+        return passes is not None and not passes.sources <= {self._step.source}
 
     def _reject(self, batch: _Batch, stage: int) -> None:
         """Take the rows out of a batch that a stage rejects."""
         if self._step.stages[stage].passes is None or not len(batch.rows):
             return
-        alive = self._query(Target((self._step.source,)), batch)
+        alive = self._query(Target((self._step.source,)), batch, stage)
         left = np.sort(self._runner.columns(alive)[0])
         if self._choice is not None and self._decides_rows(stage):
             before = tuple(i for i in batch.decided if i != stage)

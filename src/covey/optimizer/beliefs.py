@@ -85,9 +85,11 @@ class Beliefs:
     seen: list[int] = field(init=False)
     passed: list[int] = field(init=False)
     _samples: dict[int, dict[int, bool]] = field(init=False, default_factory=dict)
-    _behind: dict[tuple[int, frozenset[int]], tuple[int, int]] = field(
+    # By the stages of which rows passed all, and the last of them: rows it was asked, and true.
+    _behind: dict[frozenset[int], dict[int, tuple[int, int]]] = field(
         init=False, default_factory=dict
     )
+    _means: dict[int, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sources = ["unknown" if rate is None else "given" for rate in self.given]
@@ -114,8 +116,9 @@ class Beliefs:
         """Rows that had passed the stages `behind` were answered."""
         if not rows:
             return
-        asked, true = self._behind.get((stage, behind), (0, 0))
-        self._behind[stage, behind] = (asked + rows, true + passed)
+        told = self._behind.setdefault(behind | {stage}, {})
+        asked, true = told.get(stage, (0, 0))
+        told[stage] = (asked + rows, true + passed)
         # A sample is of all rows; these are of those that others let through.
         if not behind or self.sources[stage] != "sampled":
             self._learn(stage, rows, passed, "observed")
@@ -130,19 +133,31 @@ class Beliefs:
             stages: of one source.
             rates: pass rates to assume in the place of the expected ones.
         """
-        if not stages:
-            return 1.0
-        alone = [self.rate(s).mean if rates is None else rates[s] for s in sorted(stages)]
-        if rates is not None or len(stages) == 1:
-            return math.prod(alone)
-        last = max(stages, key=lambda s: self._behind.get((s, stages - {s}), (0, 0))[0])
-        asked, passed = self._behind.get((last, stages - {last}), (0, 0))
-        if asked >= ENOUGH_ROWS:
-            return self.share(stages - {last}) * (passed + 1.0) / (asked + 2.0)
+        if rates is not None:
+            return math.prod(rates[s] for s in sorted(stages))
+        behind = 1.0
+        while len(stages) > 1:
+            told = self._behind.get(stages, {})
+            last = max(told, key=lambda stage: told[stage][0], default=None)
+            if last is None or told[last][0] < ENOUGH_ROWS:
+                return behind * self._sampled_share(stages)
+            asked, passed = told[last]
+            behind *= (passed + 1.0) / (asked + 2.0)
+            stages -= {last}
+        return behind * math.prod(self.mean(stage) for stage in stages)
+
+    def mean(self, stage: int) -> float:
+        """The expected pass rate of a stage."""
+        if stage not in self._means:
+            self._means[stage] = self.rate(stage).mean
+        return self._means[stage]
+
+    def _sampled_share(self, stages: frozenset[int]) -> float:
+        """The share that passes all of some stages, by the sample drawn towards independence."""
         answers = [self._samples.get(s, {}) for s in stages]
         common = set(answers[0]).intersection(*answers[1:])
         both = sum(all(a[row] for a in answers) for row in common)
-        prior = INDEPENDENT_ROWS * math.prod(alone)
+        prior = INDEPENDENT_ROWS * math.prod(self.mean(s) for s in sorted(stages))
         return (both + prior) / (len(common) + INDEPENDENT_ROWS)
 
     def draws(self, count: int, seed: int) -> list[list[float]]:
@@ -157,6 +172,7 @@ class Beliefs:
         return self.rate(stage).draw(rng)
 
     def _learn(self, stage: int, rows: int, passed: int, source: str) -> None:
+        self._means.pop(stage, None)
         self.seen[stage] += rows
         self.passed[stage] += passed
         self.sources[stage] = source

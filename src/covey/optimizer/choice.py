@@ -60,17 +60,29 @@ class OrderChooser:
     def __init__(self, calls: Sequence[AICall], outlook: Callable[[], Outlook]) -> None:
         self._calls = calls
         self._outlook = outlook
+        # A dry run opens a flow once for each set of pass rates, with the same facts.
+        self._opened: dict[int, tuple[Flow, FlowFacts, tuple[int, ...]]] = {}
 
     def open(self, flow: Flow, facts: FlowFacts) -> FlowChoice:
         """See `Chooser.open`."""
-        return _Choice(flow, facts, self._calls, self._outlook())
+        known, first = self._opened.get(id(flow)), None
+        if known is not None and known[0] is flow and known[1] == facts:
+            first = known[2]
+        choice = _Choice(flow, facts, self._calls, self._outlook(), first)
+        self._opened[id(flow)] = flow, facts, choice.first
+        return choice
 
 
 class _Choice:
     """See `covey.plan.choice.FlowChoice`."""
 
     def __init__(
-        self, flow: Flow, facts: FlowFacts, calls: Sequence[AICall], outlook: Outlook
+        self,
+        flow: Flow,
+        facts: FlowFacts,
+        calls: Sequence[AICall],
+        outlook: Outlook,
+        first: tuple[int, ...] | None,
     ) -> None:
         self._flow = flow
         self._facts = facts
@@ -82,6 +94,8 @@ class _Choice:
             rates = assumed_rates(costs, outlook.device)
         self._rates = rates or NOMINAL_RATES
         self._lengths: dict[DocumentColumn, Lengths] = {}
+        # Numbers for what is compared often: prompts and anchors.
+        self._numbers: dict[object, int] = {}
         # Outputs stand behind the conditions and have no order.
         self._conditions = [i for i, s in enumerate(flow.stages) if s.passes is not None]
         self._stages = [self._stage(i) for i in self._conditions]
@@ -89,7 +103,8 @@ class _Choice:
         self._reviewed_at = 0
         self._told = 0
         self.decisions: list[Decision] = []
-        self._order = self._orders().best(range(len(self._stages)))
+        self.first = first or self._orders().best(range(len(self._stages)))
+        self._order = self.first
         self._decide("order", self._reason_of_first(), (), self._order, None, 0)
 
     def order(self) -> tuple[int, ...]:
@@ -231,7 +246,7 @@ class _Choice:
 
     def _orders(self, rates: Sequence[float] | None = None) -> Orders:
         """Prices by what is believed, or by given pass rates."""
-        means = [self._beliefs.rate(i).mean for i in range(len(self._stages))]
+        means = [self._beliefs.mean(i) for i in range(len(self._stages))]
         return Orders(
             self._stages,
             self._facts.rows,
@@ -284,10 +299,11 @@ class _Choice:
         source = self._source(anchor)
         # Columns that read alike are one: a table that is joined with itself.
         content = tuple(self._facts.texts[column] for column in ask.documents)
-        prompt = (call.question, content)
-        return AskCost(
-            prompt, texts, source, sources, distinct, self._length(anchor), frame, suffix
-        )
+        prompt, read = (self._number(each) for each in ((call.question, content), texts))
+        return AskCost(prompt, read, source, sources, distinct, self._length(anchor), frame, suffix)
+
+    def _number(self, each: object) -> int:
+        return self._numbers.setdefault(each, len(self._numbers))
 
     def _source(self, column: DocumentColumn) -> int:
         tables = [relation.table for relation in self._flow.rows.relations]

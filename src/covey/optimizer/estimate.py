@@ -40,8 +40,12 @@ from covey.plan.forecast import (
 from covey.prompts.question import Question
 
 # Calls whose bounds are combined in every way; of more, all low and all high are run, and
-# either with one call the other way.
+# either with one call the other way; of more still, with some of them the other way: each run
+# takes as long as the plan has calls.
 MAX_COMBINED = 3
+MAX_SINGLE = 6
+MAX_SPLIT = 32
+SPLITS = 3
 # With an arena too small for what is kept, fresh tokens were up to so many times the
 # minimum (docs/open-ends.md).
 REGRET = 1.15
@@ -72,25 +76,42 @@ def with_stored(rates: Mapping[int, PassRate], result: DryResult) -> dict[int, P
     return found
 
 
-def scenarios(rates: Mapping[int, PassRate]) -> list[dict[int, float]]:
-    """Pass rates to run with: first the expected ones, then what bounds them."""
+def scenarios(
+    rates: Mapping[int, PassRate], alike: Mapping[int, int] | None = None
+) -> list[dict[int, float]]:
+    """Pass rates to run with: first the expected ones, then what bounds them.
+
+    Args:
+        rates: by index of a call.
+        alike: by index of a call, the first call that is the same; None where all differ.
+    """
     found = [{call: rate.expected for call, rate in rates.items()}]
-    open_calls = [call for call, rate in rates.items() if rate.low < rate.high]
+    first = {call: call if alike is None else alike[call] for call in rates}
+    open_calls = sorted({first[c] for c, rate in rates.items() if rate.low < rate.high})
     if not open_calls:
         return found
-    if len(open_calls) <= MAX_COMBINED:
-        choices = list(itertools.product((False, True), repeat=len(open_calls)))
-    else:
-        choices = [(high,) * len(open_calls) for high in (False, True)]
-        for high, one in itertools.product((False, True), range(len(open_calls))):
-            choices.append(tuple(high != (i == one) for i in range(len(open_calls))))
-    for choice in choices:
+    for choice in _choices(len(open_calls)):
+        high = {call for call, chosen in zip(open_calls, choice, strict=True) if chosen}
         bounds = {
-            call: rates[call].high if high else rates[call].low
-            for call, high in zip(open_calls, choice, strict=True)
+            call: rate.high if first[call] in high else rate.low for call, rate in rates.items()
         }
-        found.append(found[0] | bounds)
+        found.append(bounds)
     return found
+
+
+def _choices(count: int) -> list[tuple[bool, ...]]:
+    """Which of some calls pass as often as may be in each run, the others as seldom."""
+    if count <= MAX_COMBINED:
+        return list(itertools.product((False, True), repeat=count))
+    choices = [(high,) * count for high in (False, True)]
+    if count <= MAX_SINGLE:
+        sets = [[i == one for i in range(count)] for one in range(count)]
+    else:
+        bits = range(SPLITS if count <= MAX_SPLIT else 1)
+        sets = [[bool(i >> bit & 1) for i in range(count)] for bit in bits]
+    for high, chosen in itertools.product((False, True), sets):
+        choices.append(tuple(high != each for each in chosen))
+    return choices
 
 
 @dataclass(frozen=True, slots=True)

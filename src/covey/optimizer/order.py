@@ -17,6 +17,7 @@ left-deep order. Which side of a join is the anchor is the prompt's, and not cho
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -24,10 +25,13 @@ from covey.logical.blocks import Expr
 from covey.logical.calls import AICall
 from covey.optimizer.cost import Lengths, Work, frontier, stems, suffixes
 
-# Sets of one size that are built upon, and orders kept of each: with up to seven conditions
-# no set is left out, with more the dearer ones are.
-MAX_SETS = 64
+# Conditions whose sets are all built upon, and orders kept of each set.
+EXACT = 7
 MAX_KEPT = 4
+# Of more conditions a set grows by one of the next by rank only, and so many sets of one size
+# are built upon that all sizes together stay within bounds: 8 for ten conditions.
+WINDOW = 6
+ALL_SETS = 80
 
 
 def ask_order(expr: Expr, calls: list[AICall]) -> tuple[float, ...]:
@@ -111,7 +115,19 @@ class Orders:
         self._budget = budget
         self._shares: dict[frozenset[int], float] = {}
         self._steps: dict[tuple[int, frozenset[int]], Work] = {}
-        self._near = [self._neighbours(stage) for stage in stages]
+        self._anchors = [frozenset(ask.anchor for ask in stage.asks) for stage in stages]
+        self._joins = frozenset(i for i, s in enumerate(stages) if len(s.sources) > 1)
+        self._alone: dict[int, frozenset[int]] = {}
+        for source in range(len(self._rows)):
+            own = (i for i, stage in enumerate(stages) if stage.sources == {source})
+            self._alone[source] = frozenset(own)
+        self._asking: defaultdict[object, list[tuple[int, AskCost]]] = defaultdict(list)
+        for i, stage in enumerate(stages):
+            for ask in stage.asks:
+                self._asking[ask.prompt].append((i, ask))
+        near = [self._sources_near(stage) for stage in stages]
+        known = {each: self._neighbours(*each) for each in set(near)}
+        self._near = [known[each] for each in near]
 
     def cost(self, order: Sequence[int]) -> Work:
         """The work of some conditions in an order."""
@@ -122,46 +138,73 @@ class Orders:
         return total
 
     def best(self, left: Sequence[int]) -> tuple[int, ...]:
-        """The cheapest order of some conditions; of equals, as given."""
+        """The cheapest order of some conditions; of equals, as given.
+
+        Of more than `EXACT` conditions it is the best of a bounded search.
+        """
+        # What asks the same as another costs nothing behind it.
+        alike: dict[object, list[int]] = {}
+        for stage in left:
+            asks = frozenset(ask.prompt for ask in self._stages[stage].asks)
+            key = (self._stages[stage].sources, asks) if None not in asks else stage
+            alike.setdefault(key, []).append(stage)
+        groups = {group[0]: group for group in alike.values()}
+        return tuple(stage for first in self._search(list(groups)) for stage in groups[first])
+
+    def _search(self, left: list[int]) -> tuple[int, ...]:
+        window = sets = len(left) if len(left) <= EXACT else WINDOW
+        if len(left) > EXACT:
+            left = sorted(left, key=self._rank)
+            sets = max(ALL_SETS // len(left), 1)
         level: dict[frozenset[int], list[_Path]] = {frozenset(): [_Path((), Work())]}
-        for _ in left:
+        for size in range(len(left)):
+            near = left[: size + window]
             grown: dict[frozenset[int], list[_Path]] = {}
             for done, paths in level.items():
-                for stage in left:
+                for stage in near:
                     if stage in done:
                         continue
                     step = self._step(stage, done)
                     grown.setdefault(done | {stage}, []).extend(
                         _Path((*path.order, stage), path.work + step) for path in paths
                     )
-            level = self._pruned(grown, left)
+            level = self._pruned(grown, near, sets if len(left) > EXACT else len(grown))
         (paths,) = level.values()
         return min(paths, key=lambda path: self._seconds(path.work)).order
 
+    def _rank(self, stage: int) -> float:
+        """What a condition costs for each row that it rejects, the document being there."""
+        work = Work()
+        for ask in self._stages[stage].asks:
+            work += self._ask(ask, frozenset(), resident=True)
+        return self._seconds(work) / max(1.0 - self._rates[stage], 1e-9)
+
     def _pruned(
-        self, grown: dict[frozenset[int], list[_Path]], left: Sequence[int]
+        self, grown: dict[frozenset[int], list[_Path]], near: Sequence[int], most: int
     ) -> dict[frozenset[int], list[_Path]]:
         """The frontier of each set, and of the sets the most promising."""
         kept: dict[frozenset[int], list[_Path]] = {}
         for done, paths in grown.items():
-            paths.sort(key=lambda path: self._seconds(path.work))
-            kept[done] = frontier(paths[: 2 * MAX_KEPT], lambda path: path.work)[:MAX_KEPT]
-        if len(kept) <= MAX_SETS:
+            if len(paths) > 1:
+                paths.sort(key=lambda path: self._seconds(path.work))
+                paths = frontier(paths[: 2 * MAX_KEPT], lambda path: path.work)[:MAX_KEPT]
+            kept[done] = paths
+        if len(kept) <= most:
             return kept
 
         def promise(done: frozenset[int]) -> float:
             # What the rest would cost if all of it were asked now.
-            rest = [self._seconds(self._step(s, done)) for s in left if s not in done]
+            rest = [self._seconds(self._step(s, done)) for s in near if s not in done]
             return self._seconds(kept[done][0].work) + sum(rest)
 
-        return {done: kept[done] for done in sorted(kept, key=promise)[:MAX_SETS]}
+        return {done: kept[done] for done in sorted(kept, key=promise)[:most]}
 
     def _step(self, stage: int, done: frozenset[int]) -> Work:
         """The work of one condition behind others."""
         done &= self._near[stage]
         known = self._steps.get((stage, done))
         if known is None:
-            computed = {ask.anchor for s in done for ask in self._stages[s].asks}
+            computed = set[object]().union(*(self._anchors[s] for s in done))
             known = Work()
             for ask in self._stages[stage].asks:
                 known += self._ask(ask, done, ask.anchor in computed)
@@ -169,20 +212,22 @@ class Orders:
             self._steps[stage, done] = known
         return known
 
-    def _neighbours(self, stage: StageCost) -> frozenset[int]:
-        """The conditions that change what a condition costs: on its sources or one join off."""
-        prompts = {ask.prompt for ask in stage.asks}
-        anchors = {ask.anchor for ask in stage.asks}
-        alike = [s for s in self._stages if any(ask.prompt in prompts for ask in s.asks)]
-        own = stage.sources.union(*(s.sources for s in alike))
-        joined = [*(s.sources for s in self._stages), *self._matches]
+    def _sources_near(self, stage: StageCost) -> tuple[frozenset[int], frozenset[object]]:
+        """The sources of a condition and of those that ask alike, and its anchors."""
+        alike = {i for ask in stage.asks for i, _ in self._asking[ask.prompt]}
+        own = stage.sources.union(*(self._stages[i].sources for i in alike))
+        return own, frozenset(ask.anchor for ask in stage.asks)
+
+    def _neighbours(self, own: frozenset[int], anchors: frozenset[object]) -> frozenset[int]:
+        """The conditions that change what one costs: on its sources or one join off."""
+        joined = {*(s.sources for s in self._stages), *self._matches}
         around = own.union(*(sources for sources in joined if sources & own))
         return frozenset(
             number
             for number, other in enumerate(self._stages)
             if other.sources & own
             or (len(other.sources) == 1 and other.sources <= around)
-            or any(ask.anchor in anchors for ask in other.asks)
+            or self._anchors[number] & anchors
         )
 
     def _ask(self, ask: AskCost, done: frozenset[int], resident: bool) -> Work:
@@ -206,13 +251,12 @@ class Orders:
     def _answered(self, ask: AskCost, done: frozenset[int]) -> float:
         """The share of all prompts of an ask that others over the same texts have asked."""
         asked = 0.0
-        for stage in done:
-            for other in self._stages[stage].asks:
-                if other.prompt == ask.prompt and other.source is not None:
-                    every = math.prod(self._rows[i] for i in other.sources)
-                    every *= self._matches.get(other.sources, 1.0)
-                    some = self._combinations(other.sources, done - {stage})
-                    asked = max(asked, min(some / max(every, 1e-9), 1.0))
+        for stage, other in self._asking[ask.prompt]:
+            if stage in done and other.source is not None:
+                every = math.prod(self._rows[i] for i in other.sources)
+                every *= self._matches.get(other.sources, 1.0)
+                some = self._combinations(other.sources, done - {stage})
+                asked = max(asked, min(some / max(every, 1e-9), 1.0))
         return asked
 
     def _combinations(self, sources: frozenset[int], done: frozenset[int]) -> float:
@@ -222,8 +266,8 @@ class Orders:
         count = self._matches.get(sources, 1.0)
         for source in sources:
             count *= self._rows_left(source, done, sources)
-        for stage in done:
-            if len(self._stages[stage].sources) > 1 and self._stages[stage].sources <= sources:
+        for stage in done & self._joins:
+            if self._stages[stage].sources <= sources:
                 count *= self._rates[stage]
         return count
 
@@ -240,7 +284,7 @@ class Orders:
         """
         left = self._rows[source] * self._passing(source, done)
         pairs: dict[frozenset[int], float] = {s: 1.0 for s in self._matches if source in s}
-        for stage in done:
+        for stage in done & self._joins:
             sources = self._stages[stage].sources
             if source in sources and len(sources) == 2:
                 pairs[sources] = pairs.get(sources, 1.0) * self._rates[stage]
@@ -255,7 +299,7 @@ class Orders:
         return left
 
     def _passing(self, source: int, done: frozenset[int]) -> float:
-        own = frozenset(s for s in done if self._stages[s].sources == {source})
+        own = done & self._alone[source]
         known = self._shares.get(own)
         if known is None:
             known = self._shares[own] = self._share(own)
