@@ -383,7 +383,10 @@ class FlowRunner:
         """Rows of the result that a batch gives, at most as many as LIMIT needs."""
         if self._step.found is None or not len(batch.rows):
             return 0
-        query = self._query(self._step.found, batch)
+        # While the last condition is asked, only its answers say which rows are found.
+        passes = [stage.passes for stage in self._step.stages if stage.passes is not None]
+        confined = self._runner.batch(self._step.source, batch.rows)
+        query = self._step.rows.query(self._step.found, passes, confined)
         return self._runner.count(f"SELECT count(*) FROM ({query} LIMIT {self._step.needed})")
 
 
