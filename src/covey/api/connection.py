@@ -160,7 +160,7 @@ class Connection:
     def register(self, name: str, data: Any) -> None:
         """Make data known as a table; see `covey.api.sources.register`."""
         with self.lock:
-            register(self.duckdb, name, data)
+            register(self.duckdb, self.new_objects(), name, data)
 
     def outlook(self) -> Outlook:
         """What is known of the model before it is loaded.

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from covey.prompts.broken import as_given
 from covey.prompts.column import Column
 from covey.prompts.digests import UNKNOWN, DigestIndex, UInt64, digests
 
@@ -89,7 +90,8 @@ class DocumentStore:
         ends, data = self._ends.flat, self._bytes.flat.data
         starts, stops = ends[ids].tolist(), ends[ids + 1].tolist()
         return [
-            str(data[a:b], "utf-8", "surrogatepass") for a, b in zip(starts, stops, strict=True)
+            as_given(str(data[a:b], "utf-8", "surrogatepass"))
+            for a, b in zip(starts, stops, strict=True)
         ]
 
     def sizes(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -269,6 +269,20 @@ def read_error(error: duckdb.Error) -> tuple[str, str | None, tuple[int, int] | 
     return reason.rstrip(".!"), _shortened(rest.strip()) or None, place
 
 
+def whole_error(error: duckdb.Error) -> str:
+    """Reason and hints of an error of DuckDB, without the table of settings behind them."""
+    text = str(error)
+    brace = text.find("{")
+    try:
+        message = str(json.loads(text[brace:])["exception_message"]) if brace >= 0 else ""
+    except (ValueError, KeyError):
+        message = ""
+    lines = (message or _KIND.sub("", text)).split("\n")
+    # Those of a CSV file are set in, one a line.
+    kept = (line.rstrip() for line in lines if not line.startswith("  "))
+    return "\n".join(line for line in kept if line).rstrip(".")
+
+
 def _shortened(hint: str) -> str:
     """A hint without the tail of a long list, of every overload of + for example."""
     lines = [line.strip() for line in hint.split("\n")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -25,6 +26,7 @@ LabelAnswer = Callable[[str, tuple[str, ...], tuple[str, ...]], int | Sequence[f
 # Answers are given back in pieces, as an engine does after each chunk.
 PROMPTS_A_CHUNK = 1024
 CAPACITY = 4_000_000
+_HALF = re.compile("[\ud800-\udfff]")
 # What needs no closer look.
 _NUMBERS = {float, int, type(None)}
 
@@ -210,7 +212,7 @@ class PlantedSession:
         piece = batch.documents[start : start + PROMPTS_A_CHUNK]
         flat = iter(self._documents.texts(piece.ravel()))
         tuples = list(zip(*[flat] * batch.question.arity, strict=True)) if piece.size else [()]
-        errors = self._too_long(batch.question, piece, start)
+        errors = self._too_long(batch.question, piece, start) | _broken(tuples, start)
         if errors:
             scores = np.full((len(piece), batch.question.width), np.nan)
             fitting = [i for i in range(len(piece)) if start + i not in errors]
@@ -269,6 +271,17 @@ class PlantedSession:
         trace: TracebackType | None,
     ) -> None:
         self._queue.clear()
+
+
+def _broken(tuples: Sequence[tuple[str, ...]], start: int) -> dict[int, str]:
+    """Position in the batch -> why the prompt cannot be read, as a tokenizer would say it."""
+    try:
+        "".join(map("".join, tuples)).encode()
+        return {}
+    except UnicodeEncodeError as error:
+        reason = f"the text is not valid Unicode: {error.reason}"
+        wrong = (i for i, each in enumerate(tuples) if _HALF.search("".join(each)))
+        return {start + i: reason for i in wrong}
 
 
 class _PlantedMeasure:
