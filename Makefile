@@ -30,7 +30,7 @@ fuzz: $(DEVELOPMENT)
 	COVEY_FUZZ_EXAMPLES=$${COVEY_FUZZ_EXAMPLES:-40000} COVEY_FUZZ_KILLS=50 \
 	  COVEY_FUZZ_SEED=$${COVEY_FUZZ_SEED:-$$(date +%Y%m%d)} \
 	  $(BIN)/python -m pytest tests/differential tests/faults tests/store tests/fuzz_models \
-	    tests/execution/test_left_behind.py
+	    tests/execution/test_left_behind.py tests/api/test_reach.py
 
 format: $(DEVELOPMENT)
 	$(BIN)/ruff check --fix .

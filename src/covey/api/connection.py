@@ -17,6 +17,7 @@ from covey.api.access import Access, open_database, read_access
 from covey.api.builder import Builder
 from covey.api.calibration import Reliability, calibrate
 from covey.api.forecast import read_price
+from covey.api.gate import Gate
 from covey.api.models import model_source
 from covey.api.parameters import Parameters
 from covey.api.query import Query
@@ -116,7 +117,7 @@ class Connection:
         access = access or Access()
         self._duckdb, folder = open_database(database, access)
         self._delete_files = weakref.finalize(self, folder.delete)
-        self.access = access
+        self.gate = Gate(self._duckdb, access)
         self._closed = False
         self._model = model
         self._engine: Engine | None = None

@@ -69,6 +69,15 @@ class Planning:
     def views(self) -> Views:
         return Views(self.connection.duckdb)
 
+    def admit(self, derived: Derived) -> None:
+        """Refuse a statement that reaches past what the connection may.
+
+        Raises:
+            QueryError: at the place in the user's text.
+        """
+        with self._located(derived):
+            self.connection.gate.check(read_tokens(derived.text))
+
     def expand(self, derived: Derived) -> Derived:
         """The statement with the views that it reads in front.
 
@@ -76,12 +85,19 @@ class Planning:
             QueryError: at the place in the user's text.
         """
         with self._located(derived):
-            return self.views.expand(derived)
+            expanded = self.views.expand(derived)
+        if expanded is not derived:
+            with self._located(expanded):
+                self.connection.gate.check_names(read_tokens(expanded.text))
+        return expanded
 
     def body(self, definition: ViewDefinition, query: Derived) -> Derived:
         """The query of a view that is being created, as `expand`."""
         with self._located(query):
-            return self.views.body(definition, query)
+            body = self.views.body(definition, query)
+        with self._located(body):
+            self.connection.gate.check_names(read_tokens(body.text))
+        return body
 
     def holds_calls(self, expanded: Derived) -> bool:
         """Whether there is an AI call in a statement.

@@ -24,7 +24,6 @@ from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
 from covey.sql.derived import Derived
 from covey.sql.statements import ViewDefinition, behind, view_definition
-from covey.sql.structure import only_reads
 from covey.sql.text import read_tokens
 
 _TRANSACTION = ("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT")
@@ -341,15 +340,7 @@ def make_statement(planning: Planning, derived: Derived) -> Statement:
     tokens = read_tokens(derived.text)
     if tokens[0].word in _TRANSACTION:
         return TransactionStatement(planning, derived)
-    if planning.connection.access.read_only and not only_reads(tokens):
-        raise derived.locate(
-            QueryError(
-                "This connection is read-only",
-                sql=derived.text,
-                span=(tokens[0].start, tokens[0].end),
-                hint="Connect without read_only=True to change anything.",
-            )
-        )
+    planning.admit(derived)
     definition = view_definition(tokens)
     if definition is not None:
         query = Derived(derived.part(*definition.query))
