@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 import covey
-from covey.execution import steps
 from covey.testing import PlantedModel
 
 QUESTION = "AI.IF(PROMPT('Refund? {0}', b))"
@@ -57,12 +56,9 @@ def test_a_failed_transaction_leaves_a_connection_that_works(connection):
     assert found.fetchall() == [(1,), (3,)]
 
 
-def test_a_change_that_draws_other_rows_every_time_ends_and_changes_nothing(
-    connection, monkeypatch
-):
-    monkeypatch.setattr(steps, "MAX_ROUNDS", 5)
+def test_a_change_that_draws_its_documents_is_refused_and_changes_nothing(connection):
     draws = "AI.IF(PROMPT('Refund? {0}', CAST(random() AS VARCHAR)))"
-    with pytest.raises(covey.RunError, match=r"after 5 rounds.*draws other rows.*TEMP TABLE"):
+    with pytest.raises(covey.QueryError, match=r"another one each time(.|\n)*TEMP TABLE"):
         connection.run(f"DELETE FROM s WHERE {draws}")
     assert connection.run("SELECT count(*) FROM s").fetchall() == [(3,)]
 

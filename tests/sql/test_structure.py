@@ -116,7 +116,6 @@ def test_blocks_know_the_common_table_expressions_they_can_see():
         "SELECT 1 FROM (a JOIN b ON x)",
         "SELECT 1 FROM a ASOF JOIN b ON x",
         "SELECT 1 FROM a AS t(x, y)",
-        "SELECT 1 FROM a TABLESAMPLE 10%",
     ],
 )
 def test_a_form_of_from_that_planning_does_not_know_is_left_with_a_reason(sql):

@@ -22,7 +22,7 @@ from covey.sql.calls import find_calls
 from covey.sql.derived import Derived
 from covey.sql.dialect import Dialect
 from covey.sql.hints import with_written_names
-from covey.sql.lift import lift
+from covey.sql.lift import LiftedText, lift
 from covey.sql.statements import ViewDefinition
 from covey.sql.temporary import TemporaryObjects
 from covey.sql.text import EditedText, read_tokens
@@ -126,6 +126,7 @@ class Planning:
                 lifted = lift(expanded.text, connection.duckdb, self.dialect, objects.prefix)
                 self._check_model(lifted.calls, expanded.text)
                 self._calibrate(lifted.calls, expanded.text)
+                self._hold_time(lifted, expanded.text, objects)
                 lookups.register(lifted.calls)
                 try:
                     plan = make_plan(lifted, objects)
@@ -134,6 +135,13 @@ class Planning:
             yield Planned(plan, lookups, objects)
         finally:
             objects.clear()
+
+    def _hold_time(self, lifted: LiftedText, text: str, objects: TemporaryObjects) -> None:
+        """Let a statement with AI calls have one time, where something in it changes."""
+        binder, whole = lifted.binder, (0, len(lifted.tokens.text))
+        changes = lifted.calls and binder.volatile.within(lifted.tokens, whole)
+        if changes and not binder.in_transaction():
+            binder.volatile.hold_time(self.connection.duckdb, objects, text)
 
     def _check_model(self, calls: list[AICall], sql: str) -> None:
         """Refuse what the model cannot answer, before it is loaded."""
@@ -168,7 +176,12 @@ class Planning:
 
     def columns(self, plan: PhysicalPlan) -> Columns:
         """As `schema`, with DuckDB's types."""
-        relation = self.connection.duckdb.sql(plan.final)
+        connection = self.connection.duckdb
+        if plan.traces:
+            # To make a relation of it would run it.
+            found = connection.execute(f"DESCRIBE {plan.final}").fetchall()
+            return [(name, connection.type(kind)) for name, kind, *_ in found]
+        relation = connection.sql(plan.final)
         return list(zip(relation.columns, relation.types, strict=True))
 
     @contextmanager

@@ -128,7 +128,9 @@ class Statement:
                 if early and plan.piece is not None:
                     yield from _telling(runner.pieces(plan.piece), report, tell)
                     return
-                table = runner.run() if plan.effects else None
+                # What draws on demand is another result when it is read once more.
+                whole = plan.effects or (plan.draws and bool(plan.on_demand))
+                table = runner.run() if whole else None
                 if table is None:
                     runner.prepare()
             rows = runner.batches() if table is None else batches_of(table)

@@ -80,6 +80,14 @@ class AnswerTable:
             return [None] * len(documents)
         return [self._reasons.get(key) for key in self.keys(documents).tolist()]
 
+    def any_since(self, count: int, documents: Ints) -> bool:
+        """Whether one of some answered tuples was not among the first `count` answers.
+
+        What was cut into windows has its answers elsewhere, and counts as new.
+        """
+        places = self._places.find(self.keys(documents))
+        return bool(((places >= count) | (places < 0)).any())
+
     def find(self, documents: Ints) -> tuple[npt.NDArray[np.bool_], Floats]:
         """Which tuples have an answer, and the answers.
 

@@ -12,6 +12,7 @@ from functools import partial
 
 import duckdb
 
+from covey.errors import RunError
 from covey.execution.answers import Answers
 from covey.execution.bridge import Relations
 from covey.execution.dry import DryAsker, Stored
@@ -88,6 +89,15 @@ class DryRun:
         self.loads: dict[str, LoadForecast] = {}
 
     def __enter__(self) -> DryRun:
+        """Look at the sources.
+
+        Raises:
+            RunError: to evaluate what the plan reads would leave a trace.
+        """
+        if self._plan.traces:
+            raise RunError(
+                "it calls functions with effects, such as nextval, which are left to the run"
+            )
         try:
             self._take_samples()
         except duckdb.Error:

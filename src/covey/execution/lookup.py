@@ -21,6 +21,7 @@ from covey.execution.answers import Answers
 from covey.execution.readout import read_answers, true_of
 from covey.logical.calls import AICall, OnError
 from covey.prompts.documents import NULL_ID, DocumentStore
+from covey.prompts.question import Question
 from covey.sql.temporary import TemporaryObjects
 
 Ints = npt.NDArray[np.int64]
@@ -52,6 +53,9 @@ class Lookups:
         objects: of the statement, where it will run.
         answers: where answers are found.
         documents: where texts get their ids.
+
+    Attributes:
+        read_again: whether texts were looked up that `take_missing` gave the last time.
     """
 
     def __init__(
@@ -64,6 +68,9 @@ class Lookups:
         self._answers = answers
         self._documents = documents
         self._missing: dict[int, list[Ints]] = {}
+        # By question, the number of its answers before what was missing last was asked.
+        self._known: dict[Question, int] = {}
+        self.read_again = False
         self._rows: dict[int, tuple[RowDocuments, ...]] = {}
         self._running = False
         # DuckDB may call from several threads.
@@ -100,6 +107,9 @@ class Lookups:
             call and (n, arity) document ids.
         """
         missing, self._missing = self._missing, {}
+        asked = {calls[index].question for index in missing}
+        self._known = {question: len(self._answers.of(question)) for question in asked}
+        self.read_again = False
         for index, parts in missing.items():
             yield calls[index], distinct_rows(np.concatenate(parts))
 
@@ -148,6 +158,9 @@ class Lookups:
         found, scores = table.find(ids)
         self._answers.windows(call).fill(call, ids, table, found, scores)
         scores[~present] = np.nan
+        known = self._known.get(call.question) if note and not self.read_again else None
+        if known is not None:
+            self.read_again = table.any_since(known, ids[present & found])
         absent = present & ~found
         if note and absent.any():
             self._missing.setdefault(call.index, []).append(ids[absent])

@@ -187,6 +187,8 @@ class Runner:
             # Some statements must not run inside a transaction.
             return self._relations.result(plan.final)
         if not plan.effects:
+            if plan.rehearsal is not None:
+                self._steps.complete(partial(self._relations.drain, plan.rehearsal))
             table = self._steps.complete(partial(self._relations.result, plan.final))
             self._asker.check()
             return table

@@ -24,9 +24,13 @@ Ints = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 
 # Each round answers all that the round before lacked, so that a statement settles after
-# as many rounds as its calls depend on one another. Only a statement that draws other
-# rows every time it runs does not.
-MAX_ROUNDS = 1000
+# as many rounds as its calls depend on one another: a recursive one after as many as it has
+# steps, which may be endless.
+MAX_ROUNDS = 10_000
+# What was asked for true answers is looked up again in the next round. Rounds in a row
+# after which nothing is wanted that the round before asked for: the documents are drawn.
+# DuckDB may change the order of conditions, so that it takes more than one.
+DRAWN_ROUNDS = 3
 DRAWS_OTHERS = (
     "it draws other rows every time it runs, by random() or a sample. Store that part first, "
     "CREATE TEMP TABLE … AS SELECT …, and query the table."
@@ -70,16 +74,22 @@ class StepRunner:
         Raises:
             RunError: it never settles, or the query passed its budget.
         """
+        drawn = -1
         for _ in range(MAX_ROUNDS):
             self._asker.check_budget()
             result = work()
+            drawn = 0 if self._lookups.read_again else drawn + 1
             missing = list(self._lookups.take_missing(self._calls))
             if not missing:
                 return result
+            if drawn == DRAWN_ROUNDS:
+                raise RunError(f"The query wants other documents each time: {DRAWS_OTHERS}")
             for call, documents in missing:
                 self._asker.ask(call, documents)
         raise RunError(
-            f"The query still asks for new documents after {MAX_ROUNDS} rounds: {DRAWS_OTHERS}"
+            f"The query still asks for new documents after {MAX_ROUNDS:,} rounds, each of which "
+            "depends on the one before: a recursive query without an end? Bound its steps in its "
+            "WHERE."
         )
 
     def load(self, step: Load) -> None:

@@ -57,12 +57,19 @@ class Source:
         end: where the entry ends, its alias included.
         alias: the name its columns go by.
         has_alias: whether the alias is written behind it.
+        sample: TABLESAMPLE and its arguments, behind the alias.
     """
 
     span: Span
     end: int
     alias: str
     has_alias: bool
+    sample: Span | None = None
+
+    @property
+    def whole(self) -> Span:
+        """The entry, its alias and sample included."""
+        return self.span[0], self.end
 
 
 class JoinKind(Enum):

@@ -29,7 +29,7 @@ from covey.sql.guards import Context, Guards
 _ROW_CLAUSES = ("SELECT", "GROUP BY", "ORDER BY")
 # Joins that show no column of their source, so that one match is as good as many.
 _FIRST_DECIDES = (JoinKind.SEMI, JoinKind.ANTI)
-_LATER_FILTERS = ("HAVING", "QUALIFY", "LIMIT", "OFFSET", "USING SAMPLE")
+_LATER_FILTERS = ("HAVING", "QUALIFY", "LIMIT", "OFFSET")
 
 
 class BlockPlanner:
@@ -65,8 +65,11 @@ class BlockPlanner:
         flow = self.flow = FlowPlan(self.rows) if self.block.inner else None
         demand = self.rows.demand if flow is None else flow.demand
         for condition in self.rows.wanted:
-            stage = None if flow is None else partial(flow.stage, condition)
-            if self._try(condition, Context.TRUTH, demand, self._semi_join, stage):
+            # One that draws is evaluated by the final statement: it only has its answers.
+            decides = condition not in self.rows.open
+            stage = partial(flow.stage, condition) if flow is not None and decides else None
+            asked = self._try(condition, Context.TRUTH, demand, self._semi_join, stage)
+            if asked and decides:
                 self.rows.asked.append(condition)
         if self._plans_outputs():
             self._ask_outputs()
@@ -84,7 +87,11 @@ class BlockPlanner:
     def _plans_outputs(self) -> bool:
         outputs = _calls(e for c in _ROW_CLAUSES for e in self.block.outputs.get(c, ()))
         later = any(clause in self.block.clauses for clause in _LATER_FILTERS)
-        return self.block.top and bool(self.direct & outputs) and not later
+        later |= self.work.samples(self.block)
+        if later or not self.direct & outputs:
+            return False
+        # On demand each round would draw anew what the answers are asked for.
+        return self.block.top or self.work.draws(self.block.span, self.block)
 
     def _try(
         self,
@@ -153,9 +160,9 @@ class BlockPlanner:
     def _output_demand(self, texts: list[str]) -> Demand:
         if self.flow is not None:
             return self.flow.output(texts)
-        span, where = self.block.from_span, self.block.clauses.get("WHERE")
-        conditions = [self.work.edited.render(where)] if where is not None else []
-        relations = self.work.edited.render(span)
+        where = [c for c in self.block.where if c not in self.rows.open]
+        conditions = [self.rows.render(c) for c in where]
+        relations = self.work.edited.render(self.block.from_span)
         return Demand(self.work, self.block, relations, [*conditions, *texts])
 
 

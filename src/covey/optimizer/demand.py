@@ -77,7 +77,7 @@ class Demand:
         plain = all(_plain_column(self.work.edited.render(span)) for span in call.arguments)
         if not plain and self.work.tokens.is_inside(call.span, "TRY"):
             raise NotPlanned("TRY takes NULL for a document that cannot be made")
-        places = [locate(self.work, span, loaded) for span in call.arguments]
+        places = [self._place(span, loaded) for span in call.arguments]
         sources = list(dict.fromkeys([*self.decided, *(source for source, _ in places)]))
         query, target = self.rows_of(sources)
         keys = tuple(sources.index(source) for source, _ in places)
@@ -90,6 +90,22 @@ class Demand:
         self.work.steps.append(ask)
         self.work.edited.replace(call.span, f"{self.work.calls[lookup].row_lookup}({row_ids})")
         self.work.planned |= {call.index}
+
+    def _place(self, span: Span, loaded: list[LoadedSource]) -> tuple[LoadedSource, DocumentColumn]:
+        """Where an argument's documents come from; what draws them is evaluated once a row."""
+        source, column = locate(self.work, span, loaded)
+        if not self.work.document_draws(span, self.block):
+            return source, column
+        query = f"SELECT {source.row_id} AS r, {column.expression} AS drawn FROM {column.table}"
+        read = [source.source.span, span]
+        kept = self.work.add_load(
+            f"drawn texts of {source.source.alias}",
+            f"{query} AS {source.alias}",
+            [("r", "BIGINT"), ("drawn", "VARCHAR")],
+            read,
+        )
+        drawn = f"(SELECT any_value(drawn) FROM {kept.table} WHERE r = {source.row_id})"
+        return source, replace(column, expression=drawn)
 
     def stop_last_ask(self) -> None:
         """Let the last ask stop for the rows that are decided: those of this demand.

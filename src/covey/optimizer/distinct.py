@@ -25,7 +25,7 @@ def shown_once(block: Block, work: Workspace) -> str | None:
     """A SELECT list over FROM of all that the block shows; None where every row counts."""
     span = block.clauses.get("SELECT")
     group = block.clauses.get("GROUP BY")
-    if any(work.changes(part, block) for part in (span, group) if part is not None):
+    if any(work.draws(part, block) for part in (span, group) if part is not None):
         return None
     if span is None or not set(block.clauses) <= _OF_GROUPS or "*" in work.edited.render(span):
         return None

@@ -75,7 +75,8 @@ class FlowPlan:
 
     def output(self, texts: Sequence[str]) -> Demand:
         """The rows that pass all conditions, those on demand included, and `texts`."""
-        missing = [c for c in self._rows.wanted if c not in self._rows.asked]
+        rows = self._rows
+        missing = [c for c in rows.wanted if c not in (*rows.asked, *rows.open)]
         return self.demand([*(self._rows.render(c) for c in missing), *texts])
 
     def stage(self, condition: Expr) -> None:
@@ -118,7 +119,7 @@ class FlowPlan:
         """See `Flow.shown`."""
         rows, work = self._rows, self._rows.work
         shown = shown_once(rows.block, work)
-        if shown is None:
+        if shown is None or rows.open:
             return None
         # A pair that was not asked must not pass for one that was.
         if len(rows.asked) < len(rows.wanted):

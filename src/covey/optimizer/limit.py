@@ -13,7 +13,7 @@ from covey.plan.nodes import Prune
 def enough_rows(rows: BlockRows) -> int | None:
     """How many rows are enough, where LIMIT or EXISTS lets a block stop asking; else None."""
     block = rows.block
-    if not rows.wanted or "ORDER BY" in block.clauses:
+    if not rows.wanted or rows.open or "ORDER BY" in block.clauses:
         return None
     if not reject_unanswered(rows.wanted, rows.work.calls, rows.work.tokens):
         return None
@@ -29,8 +29,9 @@ def can_prune(rows: BlockRows, direct: frozenset[int]) -> bool:
     outputs = frozenset[int]().union(*(e.calls for e in block.outputs.get("SELECT", ())))
     return (
         bool(outputs & direct)
+        and not rows.open
         # What the statement shows would not be what the rows were picked by.
-        and not rows.work.changes(block.clauses["SELECT"], block)
+        and not rows.work.draws(block.clauses["SELECT"], block)
         and len(block.sources or ()) == 1
         and _needed(block, rows.work) is not None
         and row_by_row(block, rows.work)
@@ -64,7 +65,7 @@ def _needed(block: Block, work: Workspace) -> int | None:
     """LIMIT plus OFFSET where both are constant numbers of rows."""
     limit = block.clauses.get("LIMIT")
     parts = [span for span in (limit, block.clauses.get("OFFSET")) if span is not None]
-    if limit is None or any(work.changes(span, block) for span in parts):
+    if limit is None or any(work.draws(span, block) for span in parts):
         return None
     value = work.binder.constant(limit)
     offset = block.clauses.get("OFFSET")

@@ -41,7 +41,7 @@ def conditions_from_outside(
         texts = []
         if around.keeps(number):
             alias = quote_name((around.sources or ())[number].alias)
-            conditions = [c for c in around.conditions if not work.changes(c.span, around)]
+            conditions = [c for c in around.conditions if not work.draws(c.span, around)]
             found = [_inside(c, span, alias, block, work, loaded) for c in conditions]
             texts = [text for text in found if text is not None]
         by_reader.append(texts)
@@ -143,7 +143,7 @@ def _items(
         if any(tokens[end - 1].text == "*" for _, end in ranges):
             return []
         items = [_without_alias(begin, end, work) for begin, end in ranges]
-        lasting = [not work.changes(tokens.span(*each), block) for each in ranges]
+        lasting = [not work.draws(tokens.span(*each), block) for each in ranges]
     prefix, relations = work.with_clause(block), _relations(loaded)
     own = work.binder.columns(f"{prefix}SELECT {work.edited.render(select)} FROM {relations}")
     whole = own

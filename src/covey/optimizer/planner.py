@@ -11,6 +11,7 @@ from covey.errors import QueryError
 from covey.logical.blocks import Block, Expr, Kind
 from covey.optimizer.block import BlockPlanner
 from covey.optimizer.demand import refuse_blobs
+from covey.optimizer.draws import keep_draws, keep_shared
 from covey.optimizer.order import ask_order
 from covey.optimizer.pieces import plan_pieces
 from covey.optimizer.workspace import Workspace
@@ -44,33 +45,30 @@ def make_plan(lifted: LiftedText, objects: TemporaryObjects) -> PhysicalPlan:
     work = Workspace(lifted, blocks, objects)
     _check_text(work)
     _name_outputs(work)
-    if work.binder.in_transaction():
-        # Until it commits, the rows of a new table have no row ids that count from 0.
-        work.on_demand.update((call.index, "a transaction is open") for call in work.calls)
-    else:
-        start = work.mark()
-        try:
+    start = work.mark()
+    try:
+        keep_draws(work)
+        if work.binder.in_transaction():
+            # Until it commits, the rows of a new table have no row ids that count from 0.
+            work.on_demand.update((call.index, "a transaction is open") for call in work.calls)
+        else:
             _plan_all(blocks, work)
-        except QueryError:
-            work.revert(start)
-            raise
-    for call in work.calls:
-        if work.owner[call.index] is None:
-            work.on_demand[call.index] = "it stands outside a SELECT"
-    span = query_span(lifted.tokens)
+        on_demand = _on_demand(work)
+    except QueryError:
+        work.revert(start)
+        raise
     effects = not is_query(lifted.tokens)
-    on_demand = {i: reason for i, reason in work.on_demand.items() if i not in work.planned}
-    if span is not None and on_demand and _draws(span, work):
-        # Answers to one draw are no answers to the next.
-        span = None
+    changes = work.changes((0, len(lifted.tokens.text)), ())
     return PhysicalPlan(
         sql=lifted.tokens.text,
         calls=work.calls,
         steps=work.steps,
         final=work.edited.render(),
         effects=effects,
-        rehearsal=work.edited.render(span) if effects and span is not None else None,
+        rehearsal=_rehearsal(work, effects, bool(on_demand)),
         on_demand=on_demand,
+        draws=changes >= Changes.WITH_ROW,
+        traces=work.binder.has_effects,
         piece=None if effects else plan_pieces(work),
     )
 
@@ -83,8 +81,45 @@ def _name_outputs(work: Workspace) -> None:
             work.edited.replace((item[1], item[1]), f" AS {quote_name(written)}")
 
 
-def _draws(span: Span, work: Workspace) -> bool:
-    return work.binder.volatile.within(work.tokens, span) is Changes.WITH_ROW
+def _on_demand(work: Workspace) -> dict[int, str]:
+    """Calls that are not planned, with the reason.
+
+    Raises:
+        QueryError: each round would ask such a call about other documents.
+    """
+    for call in work.calls:
+        if work.owner[call.index] is None:
+            work.on_demand[call.index] = "it stands outside a SELECT"
+    on_demand = {i: reason for i, reason in work.on_demand.items() if i not in work.planned}
+    for index in on_demand:
+        block = work.owner[index]
+        for span in work.calls[index].arguments if on_demand[index] != UNREAD else ():
+            if work.document_draws(span, block):
+                raise QueryError(
+                    "This document is another one each time it is read, and is read in rounds: "
+                    + on_demand[index],
+                    sql=work.edited.text,
+                    span=span,
+                    hint="Draw it first, CREATE TEMP TABLE … AS SELECT …, and ask about the table.",
+                )
+    return on_demand
+
+
+def _rehearsal(work: Workspace, effects: bool, on_demand: bool) -> str | None:
+    """See `PhysicalPlan.rehearsal`."""
+    span = query_span(work.tokens)
+    if span is None or not (effects or (on_demand and work.binder.has_effects)):
+        return None
+    mark = work.mark()
+    traces = work.binder.volatile.effects(work.tokens, span) if on_demand else []
+    for call in traces:
+        work.replace(call, "", "NULL")
+    # Answers to one draw are no answers to the next.
+    draws = on_demand and work.changes(span, ()) >= Changes.WITH_ROW
+    text = work.edited.render(span)
+    work.revert(mark)
+    bound = not traces or work.binder.columns(text) is not None
+    return text if bound and not draws else None
 
 
 def _plan_all(blocks: list[Block], work: Workspace) -> None:
@@ -147,8 +182,9 @@ def _plan_block(block: Block, work: Workspace) -> None:
         direct,
         lambda e: ask_order(e, work.calls),
         work.edited,
-        lambda e: work.changes(e.span, block) is not Changes.WITH_ROW,
+        lambda e: not work.draws(e.span, block),
     )
+    keep_shared(work, block)
     mark = work.mark()
     try:
         BlockPlanner(work, block, direct, guards).plan()

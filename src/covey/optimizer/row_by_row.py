@@ -6,7 +6,7 @@ from covey.logical.blocks import Block
 from covey.optimizer.workspace import Workspace
 
 # A row of FROM is a row of the result only without these.
-_NOT_ROW_BY_ROW = ("GROUP BY", "HAVING", "QUALIFY", "USING SAMPLE", "WINDOW")
+_NOT_ROW_BY_ROW = ("GROUP BY", "HAVING", "QUALIFY", "WINDOW")
 
 
 def row_by_row(block: Block, work: Workspace) -> bool:
@@ -19,7 +19,7 @@ def made_of_rows(block: Block, work: Workspace) -> bool:
     span = block.clauses.get("SELECT")
     if span is None:
         return False
-    if any(clause in block.clauses for clause in _NOT_ROW_BY_ROW):
+    if any(clause in block.clauses for clause in _NOT_ROW_BY_ROW) or work.samples(block):
         return False
     words = work.tokens.words(span)
     if words & {"DISTINCT", "OVER", "UNNEST"}:

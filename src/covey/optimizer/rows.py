@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from covey.logical.blocks import Block, Expr
 from covey.optimizer.demand import Demand
+from covey.optimizer.draws import keep_rows
 from covey.optimizer.having import conditions_on_groups
 from covey.optimizer.outside import conditions_from_outside
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.sql.from_clause import NotPlanned
 from covey.sql.guards import Context, Guards
 from covey.sql.text import Span
-from covey.sql.volatile import Changes
 
 DRAWS = "a condition beside it has another value each time it is evaluated"
 
@@ -29,6 +29,8 @@ class BlockRows:
         loaded: the loaded sources, in the order of FROM.
         free: the conditions that need no model, or no more.
         asked: the conditions whose calls are all asked.
+        open: conditions that draw, and that only the final statement evaluates: whom they
+            reject is not known before.
     """
 
     def __init__(self, work: Workspace, block: Block, guards: Guards) -> None:
@@ -38,46 +40,82 @@ class BlockRows:
         self.loaded: list[LoadedSource] = []
         self.free = [c for c in block.conditions if c.calls <= work.planned]
         self.asked: list[Expr] = []
+        self.open: list[Expr] = []
+        self._left: list[Expr] = []
         self._pushed: set[Span] = set()
         self._outside: list[str] = []
 
     @property
     def wanted(self) -> list[Expr]:
         """The conditions that need the model, in the order in which they are asked."""
-        return [c for c in self.guards.in_order(self.block.conditions) if c not in self.free]
+        ordered = self.guards.in_order(self.block.conditions)
+        wanted = [c for c in ordered if c not in self.free and c not in self._left]
+        return sorted(wanted, key=lambda c: c in self.open)
 
-    def drawn(self) -> list[Expr]:
-        """The conditions with other values each time they are evaluated, those of joins too."""
-        on = [c for join in self.block.joins for c in join.on]
-        return [
-            c for c in (*on, *self.block.where)
-            if self.work.changes(c.span, self.block) is Changes.WITH_ROW
-        ]  # fmt: skip
+    def draws(self, condition: Expr) -> bool:
+        """Whether a condition has another value each time it is evaluated."""
+        return self.work.draws(condition.span, self.block)
 
     def load(self) -> None:
         """Load the sources; apply what one source alone can decide.
 
         Only where no join fills the source with NULL: elsewhere a condition of WHERE
         also sees the rows that the join made. What has another value each time is
-        evaluated once, while the one source is loaded, or the block is not planned: who
-        is asked must be who the statement shows.
+        evaluated once, with the rows of the one source or of the join: who is asked must
+        be who the statement shows. Where that would make all combinations of sources
+        that nothing connects, or needs answers, it is left to the final statement.
 
         Raises:
-            NotPlanned: a source cannot be loaded by itself.
+            NotPlanned: a source cannot be loaded by itself, or a join draws.
         """
-        drawn = self.drawn()
-        several = len(self.block.sources or ()) > 1
-        if any(several or self.work.shares_draw(c.span, self.block) for c in drawn):
-            raise NotPlanned(DRAWS)
-        spans = [c.span for c in self.free]
-        for number in range(len(self.block.sources or ())):
+        sources = self.block.sources or ()
+        offered = [c.span for c in self.free if len(sources) == 1 or not self.draws(c)]
+        spans = list(offered)
+        for number in range(len(sources)):
             conditions = spans if self.block.keeps(number) else []
             self.loaded.append(self.work.load(self.block, number, conditions))
-        self._pushed = {c.span for c in self.free} - set(spans)
-        if any(c.span not in self._pushed for c in drawn):
-            raise NotPlanned(DRAWS)
+        self._pushed = set(offered) - set(spans)
+        self._draw()
         self._outside = conditions_from_outside(self.block, self.work, self.loaded)
         self._outside += conditions_on_groups(self.block, self.work, self.loaded)
+
+    def _draw(self) -> None:
+        """Draw the rows of the joins; see `load`."""
+        for number, join in enumerate(self.block.joins if not self.block.inner else ()):
+            if any(self.draws(c) for c in join.on) and not self._draw_join(number, join.on):
+                raise NotPlanned(DRAWS)
+        left = [c for c in self.free if c.span not in self._pushed]
+        if self.block.inner and self._are_connected(left) and any(map(self.draws, left)):
+            relations = ", ".join(f"{s.load.table} AS {s.alias}" for s in self.loaded)
+            keep_rows(self.work, self.block, self.loaded, relations, left)
+        self.open = [c for c in self.block.conditions if self._stays_open(c)]
+        self._left = [c for c in self.free if c in self.open]
+        self.free = [c for c in self.free if c not in self.open]
+
+    def _stays_open(self, condition: Expr) -> bool:
+        return condition.span not in self._pushed and self.draws(condition)
+
+    def _draw_join(self, number: int, on: tuple[Expr, ...]) -> bool:
+        """Draw the pairs of an outer join."""
+        done = [c for c in on if c.calls <= self.work.planned]
+        if any(self.draws(c) for c in on if c not in done):
+            return False
+        relations = self.relations_of(number)
+        return keep_rows(self.work, self.block, self.loaded[: number + 2], relations, done)
+
+    def _are_connected(self, conditions: list[Expr]) -> bool:
+        """Whether conditions tie all sources together, or there are but two."""
+        near = [
+            {n for n, s in enumerate(self.loaded) if self._names(condition, s)}
+            for condition in conditions
+        ]
+        group = {0}
+        for _ in self.loaded:
+            group = group.union(*(each for each in near if each & group))
+        return len(self.loaded) < 3 or len(group) == len(self.loaded)
+
+    def _names(self, condition: Expr, source: LoadedSource) -> bool:
+        return source.source.alias.lower() in self.work.tokens.qualifiers(condition.span)
 
     def render(self, expr: Expr) -> str:
         return self.work.edited.render(expr.span)

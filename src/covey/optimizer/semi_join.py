@@ -40,7 +40,7 @@ def plan_semi_join(outer: BlockRows, flow: FlowPlan | None, leaf: Expr, texts: l
     items = [(c, item) for c in inner.wanted for item in inner.guards.sequence(c)]
     if {item for _, item in items} != set(leaf.calls):
         raise NotPlanned("it is not in a condition of its subquery")
-    if inner.drawn():
+    if any(map(inner.draws, block.conditions)):
         raise NotPlanned(DRAWS)
     inner.load()
     names = [source.alias.lower() for source in (*outer.loaded, *inner.loaded)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from covey.logical.blocks import Block, Source
@@ -48,6 +48,7 @@ class Mark:
     steps: int
     planned: frozenset[int]
     loaded: dict[Span, LoadedSource]
+    kept: dict[Span, str]
 
 
 class Workspace:
@@ -63,6 +64,7 @@ class Workspace:
         planned: calls that are asked ahead.
         on_demand: reasons for calls that are not.
         owner: the innermost block around each call.
+        kept: parts of the text that are evaluated once, and the table in their place.
     """
 
     def __init__(self, lifted: LiftedText, blocks: list[Block], objects: TemporaryObjects) -> None:
@@ -75,6 +77,7 @@ class Workspace:
         self.steps: list[Step] = []
         self.planned: frozenset[int] = frozenset()
         self.on_demand: dict[int, str] = {}
+        self.kept: dict[Span, str] = {}
         self.owner = {call.index: self.innermost(call.span) for call in self.calls}
         self._objects = objects
         self._named = named_columns(lifted.tokens, blocks)
@@ -91,7 +94,8 @@ class Workspace:
         return frozenset(i for i, owner in self.owner.items() if owner is block)
 
     def mark(self) -> Mark:
-        return Mark(self.edited.snapshot(), len(self.steps), self.planned, dict(self._loaded))
+        edits, steps = self.edited.snapshot(), len(self.steps)
+        return Mark(edits, steps, self.planned, dict(self._loaded), dict(self.kept))
 
     def revert(self, mark: Mark) -> None:
         """Go back to a mark; the tables of sources that were loaded since are dropped."""
@@ -102,6 +106,7 @@ class Workspace:
         del self.steps[mark.steps :]
         self.planned = mark.planned
         self._loaded = dict(mark.loaded)
+        self.kept = dict(mark.kept)
 
     def new_name(self, kind: str) -> str:
         """A name for a temporary table."""
@@ -150,35 +155,59 @@ class Workspace:
 
     def with_clause(self, block: Block) -> str:
         """The WITH clause that makes visible what the block can see."""
-        if not block.scope:
+        return self.with_tables(block.scope, block.recursive)
+
+    def with_tables(self, scope: Sequence[Span], recursive: bool) -> str:
+        """A WITH clause of some common table expressions, or ""."""
+        if not scope:
             return ""
-        word = "WITH RECURSIVE" if block.recursive else "WITH"
-        return f"{word} {', '.join(self.edited.render(span) for span in block.scope)} "
+        word = "WITH RECURSIVE" if recursive else "WITH"
+        return f"{word} {', '.join(self.edited.render(span) for span in scope)} "
 
-    def changes(self, span: Span, block: Block) -> Changes:
-        """How a text of a block changes from one evaluation to the next.
+    def draws(self, span: Span, block: Block) -> bool:
+        """Whether a text of a block has another value each time it is evaluated.
 
-        The documents of calls are left out: they are read once, with their rows.
+        The documents of calls are left out: they are read once, with their rows; and what
+        is `kept`. What holds for a statement holds for all that it becomes.
         """
-        calls = [call.span for call in self.calls]
-        spans = [span, *self._tables_read(span, block)]
-        return max(self.binder.volatile.within(self.tokens, each, calls) for each in spans)
+        return self.changes(span, block.scope) >= Changes.WITH_ROW
+
+    def changes(self, span: Span, scope: Sequence[Span]) -> Changes:
+        """How a text changes that can see some tables of WITH; see `draws`."""
+        left_out = [*(call.span for call in self.calls), *self.kept]
+        spans = [span, *self.tables_read(span, scope)]
+        return max(self.binder.volatile.within(self.tokens, each, left_out) for each in spans)
+
+    def document_draws(self, span: Span, block: Block | None) -> bool:
+        """Whether an argument of a call is another text each time it is read."""
+        scope = () if block is None else block.scope
+        inside = [c.span for c in self.calls if span[0] <= c.span[0] and c.span[1] <= span[1]]
+        found = self.binder.volatile.within(self.tokens, span, [*inside, *self.kept])
+        found = max([found, *(self.changes(t, scope) for t in self.tables_read(span, scope))])
+        return found >= Changes.WITH_ROW
 
     def shares_draw(self, span: Span, block: Block) -> bool:
-        """Whether a text reads a table of WITH that changes, and that others read too."""
+        """Whether a text reads a table of WITH that draws, and that others read too."""
         return any(
-            len(self.tokens.tables_named(self._name_of(table), table)) > 1
-            and self.changes(table, block) is Changes.WITH_ROW
-            for table in self._tables_read(span, block)
+            self.readers(table) > 1 and self.draws(table, block)
+            for table in self.tables_read(span, block.scope)
         )
 
-    def _tables_read(self, span: Span, block: Block) -> list[Span]:
-        """The tables of WITH that a text of a block reads, through others too."""
+    def readers(self, table: Span) -> int:
+        """How many places may read a table of WITH."""
+        return len(self.tokens.tables_named(self._name_of(table), table))
+
+    def tables_read(self, span: Span, scope: Sequence[Span]) -> list[Span]:
+        """The tables of WITH that a text reads, through others too."""
         found: list[Span] = []
         spans = [span]
         for reading in spans:
-            names = {token.text.lower() for token in self.tokens.inside(reading)}
-            for table in block.scope:
+            names = {
+                token.text.lower()
+                for token in self.tokens.inside(reading)
+                if not any(begin <= token.start < end for begin, end in self.kept)
+            }
+            for table in scope:
                 if table not in spans and self._name_of(table).lower() in names:
                     spans.append(table)
                     found.append(table)
@@ -207,45 +236,99 @@ class Workspace:
             return self._loaded[source.span]
         if self.shares_draw(source.span, block):
             raise NotPlanned(f"{source.alias} draws other values each time, and others read it too")
-        alias = quote_name(source.alias)
-        relation = f"{self.edited.render(source.span)} AS {alias}"
-        query = f"{self.with_clause(block)}SELECT * FROM {relation}"
-        columns = self.binder.columns(query)
+        relation = f"{self.edited.render(source.span)} AS {quote_name(source.alias)}"
+        if source.sample is not None:
+            relation += f" {self.edited.render(source.sample)}"
+        kept = self._columns(block, source, relation)
+        names = ", ".join(quote_name(name) for name, _ in kept)
+        query = f"{self.with_clause(block)}SELECT {names} FROM {relation}"
+        pushed = self._decided_by(block, source, query, conditions)
+        texts = tuple(self.edited.render(span) for span in pushed)
+        if pushed:
+            query += f" WHERE {' AND '.join(f'({text})' for text in texts)}"
+        sample = self._sample(block)
+        if sample is not None:
+            # It is drawn before the conditions are applied, wherever it stands.
+            query += f" {self.edited.render(sample)}"
+        read = [source.span, *block.scope, *pushed]
+        load = self.add_load(source.alias, query, kept, read, texts)
+        alias = "" if source.has_alias else f" AS {quote_name(source.alias)}"
+        self.replace(source.span, load.table, f"{load.table}{alias}")
+        for drawn in filter(None, (source.sample, sample)):
+            self.replace(drawn, load.table, "")
+        for span in pushed:
+            conditions.remove(span)
+            self.edited.replace(span, "TRUE")
+        types = {name.lower(): kind for name, kind in kept}
+        self._loaded[source.span] = LoadedSource(source, load, types, not block.keeps(number))
+        return self._loaded[source.span]
+
+    def _decided_by(
+        self, block: Block, source: Source, query: str, conditions: list[Span]
+    ) -> list[Span]:
+        """The conditions that a source alone can decide.
+
+        Args:
+            query: gives its columns, and can have a WHERE.
+        """
+        near = [s for s in conditions if not self.names_other(s, source.alias, block.sources or ())]
+        bound = self.binder.columns
+        return [s for s in near if bound(f"{query} WHERE ({self.edited.render(s)})") is not None]
+
+    def replace(self, span: Span, table: str, new: str) -> None:
+        """Let a text stand in the place of a part that was evaluated once, into a table."""
+        self.edited.replace(span, new)
+        self.kept[span] = table
+
+    def add_load(
+        self,
+        alias: str,
+        query: str,
+        columns: list[tuple[str, str]],
+        read: Sequence[Span],
+        pushed: tuple[str, ...] = (),
+    ) -> Load:
+        """Add a step that fills a table of some columns by a query.
+
+        Args:
+            alias: what it is called in the text.
+            query: see `Load`.
+            columns: names and types.
+            read: the parts of the text that the query is made of.
+            pushed: see `Load`.
+
+        Raises:
+            NotPlanned: no table can have such columns.
+        """
+        table = self.new_name("source")
+        if not self.create_empty(table, columns):
+            raise NotPlanned(f"{alias} has a column that no table can have")
+        applied = self._applied(*read)
+        sources = frozenset(table for span, table in self.kept.items() if span in applied)
+        calls = frozenset(call.index for call in self.calls if call.span in applied)
+        load = Load(table, alias, query, pushed, sources, calls)
+        self.steps.append(load)
+        return load
+
+    def samples(self, block: Block) -> bool:
+        """Whether USING SAMPLE of a block is still to be drawn."""
+        span = block.clauses.get("USING SAMPLE")
+        return span is not None and not any(a <= span[0] < b for a, b in self.kept)
+
+    def _sample(self, block: Block) -> Span | None:
+        """USING SAMPLE of a block with one source, keywords included, until it is drawn."""
+        span = block.clauses.get("USING SAMPLE")
+        if span is None or len(block.sources or ()) > 1:
+            return None
+        return self.tokens.span(self.tokens.index_at(span[0]) - 1, self.tokens.index_at(span[1]))
+
+    def _columns(self, block: Block, source: Source, relation: str) -> list[tuple[str, str]]:
+        """Names and types of the columns of a source that the statement may read."""
+        columns = self.binder.columns(f"{self.with_clause(block)}SELECT * FROM {relation}")
         if columns is None:
             raise NotPlanned(f"{source.alias} depends on what stands outside it")
         if any(name.lower() == "rowid" for name, _ in columns):
             raise NotPlanned(f"{source.alias} has a column named rowid")
         if len({name.lower() for name, _ in columns}) < len(columns):
             raise NotPlanned(f"{source.alias} has two columns of one name")
-        kept = self._kept(columns)
-        names = ", ".join(quote_name(name) for name, _ in kept)
-        query = f"{self.with_clause(block)}SELECT {names} FROM {relation}"
-        pushed = []
-        read = self._applied(source.span, *block.scope)
-        for span in list(conditions):
-            if self.names_other(span, source.alias, block.sources):
-                continue
-            text = self.edited.render(span)
-            if self.binder.columns(f"{query} WHERE ({text})") is not None:
-                pushed.append(text)
-                read |= self._applied(span)
-                conditions.remove(span)
-                self.edited.replace(span, "TRUE")
-        if pushed:
-            query += f" WHERE {' AND '.join(f'({text})' for text in pushed)}"
-        table = self.new_name("source")
-        if not self.create_empty(table, kept):
-            raise NotPlanned(f"{source.alias} has a column that no table can have")
-        load = Load(
-            table,
-            source.alias,
-            query,
-            tuple(pushed),
-            frozenset(known.load.table for span, known in self._loaded.items() if span in read),
-            frozenset(call.index for call in self.calls if call.span in read),
-        )
-        self.steps.append(load)
-        self.edited.replace(source.span, table if source.has_alias else f"{table} AS {alias}")
-        types = {name.lower(): kind for name, kind in kept}
-        self._loaded[source.span] = LoadedSource(source, load, types, not block.keeps(number))
-        return self._loaded[source.span]
+        return self._kept(columns)

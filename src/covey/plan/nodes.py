@@ -220,8 +220,10 @@ class PhysicalPlan:
         final: the statement that gives the result.
         effects: whether `final` changes something.
         rehearsal: the query inside `final` where `final` has effects (CREATE, INSERT,
-            COPY …): it is run in its place until every answer is there.
+            COPY …), without what leaves `traces`: it is run until every answer is there.
         on_demand: calls that run by demand iteration, with the reason.
+        draws: whether `final` may give other rows each time it runs.
+        traces: whether to evaluate something in the text leaves a trace: a sequence moves on.
         piece: `final` confined to some rows of the last flow's source; the result is such
             pieces one behind the other. None where it is not.
     """
@@ -233,6 +235,8 @@ class PhysicalPlan:
     effects: bool = False
     rehearsal: str | None = None
     on_demand: dict[int, str] = field(default_factory=dict)
+    draws: bool = False
+    traces: bool = False
     piece: Piece | None = None
 
     def asks(self) -> Iterator[Ask]:

@@ -17,7 +17,7 @@ from covey.sql.text import (
     Span,
     read_tokens,
 )
-from covey.sql.volatile import Volatile, read_volatile
+from covey.sql.volatile import Changes, Volatile, read_volatile
 
 # What a statement can be that DuckDB refuses before it runs: mistakes of the query.
 MISTAKES = (
@@ -43,6 +43,7 @@ _KIND = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 
 def in_transaction(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether a transaction is open that more than one statement belongs to."""
+    # The function itself, and no macro of its name.
     query = "SELECT system.main.txid_current()"
     first, second = (connection.execute(query).fetchall() for _ in range(2))
     # Outside a transaction every statement is one of its own.
@@ -79,6 +80,7 @@ class Binder:
         self._connection = connection
         self.edited = edited
         self._volatile: Volatile | None = None
+        self._has_effects: bool | None = None
         self._aggregates: set[str] | None = None
 
     def has_function(self, name: str) -> bool:
@@ -220,10 +222,23 @@ class Binder:
     def columns(self, query: str) -> list[tuple[str, str]] | None:
         """Names and types of the columns of a query; None where DuckDB refuses it."""
         try:
+            if self.has_effects:
+                # DuckDB's package runs what does more than read when it makes a relation of it.
+                rows = self._connection.execute(f"DESCRIBE {query}").fetchall()
+                return [(name, kind) for name, kind, *_ in rows]
             relation = self._connection.sql(query)
         except MISTAKES:
             return None
         return list(zip(relation.columns, map(str, relation.types), strict=True))
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether something in the text leaves a trace each time it is evaluated."""
+        if self._has_effects is None:
+            tokens = read_tokens(self.edited.text)
+            found = self.volatile.within(tokens, (0, len(tokens.text)))
+            self._has_effects = found is Changes.WITH_EFFECT
+        return self._has_effects
 
 
 def mistake(error: duckdb.Error, ran: str, shift: int, sql: str, offsets: OffsetMap) -> QueryError:

@@ -9,7 +9,7 @@ from sqlglot import TokenType
 from covey.logical.blocks import Expr, Join, JoinKind, Source
 from covey.logical.calls import CallPlaces
 from covey.sql.boolean import conjuncts
-from covey.sql.text import QUERY_STARTS, TokenList
+from covey.sql.text import QUERY_STARTS, Span, TokenList
 
 _JOIN_PREFIXES = (
     "NATURAL",
@@ -95,8 +95,30 @@ class _FromReader:
             raise NotPlanned(f"{self.tokens.text[slice(*self.tokens.span(start, start + 1))]} …")
         span = self.tokens.span(start, self.at)
         alias = self.alias()
+        sample = self.sample()
         end = self.tokens[self.at - 1].end
-        return Source(span, end, alias or name or "unnamed_subquery", alias is not None)
+        name = alias or name or "unnamed_subquery"
+        return Source(span, end, name, alias is not None, sample)
+
+    def sample(self) -> Span | None:
+        """TABLESAMPLE and all that belongs to it."""
+        if self.word() != "TABLESAMPLE":
+            return None
+        start = self.at
+        self.at += 1
+        if self.names() and self.at + 1 < self.last and self.tokens.is_open(self.at + 1):
+            self.at += 1
+        if self.at < self.last and self.tokens.is_open(self.at):
+            self.at = self.tokens.partner[self.at] + 1
+        else:
+            self.at += 1
+            if self.kind() is TokenType.MOD or self.word() in ("ROWS", "PERCENT"):
+                self.at += 1
+            if self.kind() is TokenType.L_PAREN:
+                self.at = self.tokens.partner[self.at] + 1
+        if self.word() == "REPEATABLE":
+            self.at = self.tokens.partner[self.at + 1] + 1
+        return self.tokens.span(start, self.at)
 
     def path(self) -> str:
         """`a.b.c`, perhaps with arguments behind it: a table or a table function."""

@@ -57,6 +57,16 @@ class TemporaryObjects:
             name, function, None, kind, type=ARROW, null_handling=SPECIAL
         )
 
+    def create_macro(self, name: str, definition: str) -> None:
+        """Let a macro stand before the functions of its name, which nobody defined before.
+
+        Args:
+            name: of a function of DuckDB's own.
+            definition: parameters in brackets, AS and an expression.
+        """
+        self._made[name] = self._drop_macro
+        self._connection.execute(f"CREATE TEMP MACRO {name}{definition}").fetchall()
+
     def register(self, name: str, data: Any) -> None:
         """Make data known as a table; a second time in place of the first."""
         self._made[name] = self._connection.unregister
@@ -85,6 +95,9 @@ class TemporaryObjects:
 
     def _drop_table(self, name: str) -> None:
         self._connection.execute(f"DROP TABLE IF EXISTS temp.main.{name}").fetchall()
+
+    def _drop_macro(self, name: str) -> None:
+        self._connection.execute(f"DROP MACRO IF EXISTS temp.main.{name}").fetchall()
 
 
 def finish(connection: duckdb.DuckDBPyConnection, action: Callable[[], object]) -> None:

@@ -3,6 +3,10 @@
 An expression of the user's that is evaluated earlier, elsewhere or twice must give the same
 rows: random(), nextval('s') and functions of one's own with side effects do not, nor a macro
 or a view over those. DuckDB is asked which functions these are.
+
+What holds for a statement, the time above all, is another for each of the statements that a
+query becomes. While it is planned and run, temporary macros of the same names stand before
+those functions and give the values of one moment, in views, macros and defaults too.
 """
 
 from __future__ import annotations
@@ -16,18 +20,33 @@ from enum import IntEnum
 import duckdb
 from sqlglot import TokenType
 
-from covey.sql.text import Span, TokenList
+from covey.sql.temporary import TemporaryObjects
+from covey.sql.text import Span, TokenList, quote_text
 
 _WORD = re.compile(r'"?(\w+)"?(\s*\()?')
 _SAMPLED = re.compile(r"\b(tablesample|using sample)\b")
 # With one argument it counts from today; DuckDB's list cannot tell that from two.
 _READS_CLOCK = "age"
+# Without brackets they stand for functions of other names.
+_CLOCK_WORDS = {
+    "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp",
+}  # fmt: skip
+# Volatile by DuckDB's list, and one for all rows of a statement.
+_OF_STATEMENT = {
+    "current_query", "current_query_id", "current_transaction_id", "current_connection_id",
+}  # fmt: skip
+# Volatile functions that leave no trace: to evaluate them once more is no harm in itself.
+_HARMLESS = {
+    "random", "uuid", "uuidv4", "uuidv7", "gen_random_uuid", "currval", "sleep_ms", "stats",
+    "vector_type",
+}  # fmt: skip
 # Of functions that change with the statement those without arguments read the clock; others
-# depend on settings, such as the time zone.
+# depend on settings, such as the time zone, and so do the current database and schema.
 _FUNCTIONS = """
-    SELECT lower(function_name), stability, macro_definition FROM duckdb_functions()
-    WHERE stability = 'VOLATILE' OR macro_definition IS NOT NULL
-        OR (stability = 'CONSISTENT_WITHIN_QUERY' AND len(parameters) = 0)
+    SELECT lower(function_name), stability, macro_definition, internal FROM duckdb_functions()
+    WHERE (stability = 'VOLATILE' AND function_name <> 'error') OR macro_definition IS NOT NULL
+        OR (stability = 'CONSISTENT_WITHIN_QUERY' AND len(parameters) = 0
+            AND function_name NOT IN ('current_database', 'current_schema'))
 """
 _VIEWS = "SELECT lower(view_name), sql FROM duckdb_views() WHERE NOT internal"
 
@@ -38,6 +57,8 @@ class Changes(IntEnum):
     NEVER = 0
     WITH_STATEMENT = 1
     WITH_ROW = 2
+    # Evaluated once more it leaves another trace: a sequence moves on.
+    WITH_EFFECT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +68,14 @@ class Volatile:
     Attributes:
         functions: functions and macros, lower case.
         views: views, lower case.
+        of_statement: the functions without arguments that have one value for a statement.
+        own: the user's own macros and functions, which stand.
     """
 
     functions: Mapping[str, Changes]
     views: Mapping[str, Changes]
+    of_statement: frozenset[str]
+    own: frozenset[str]
     _read: dict[str, list[tuple[int, Changes]]] = field(
         init=False, default_factory=dict, repr=False, compare=False
     )
@@ -75,6 +100,16 @@ class Volatile:
             known = self._read[tokens.text] = [(at, found) for at, found in each if found]
         return known
 
+    def effects(self, tokens: TokenList, span: Span) -> list[Span]:
+        """The calls in a span whose evaluation leaves a trace, outermost first."""
+        first, last = tokens.index_at(span[0]), tokens.index_at(span[1])
+        return [
+            tokens.span(i, tokens.partner[i + 1] + 1)
+            for i in range(first, last - 1)
+            if tokens[i + 1].kind is TokenType.L_PAREN
+            and self._of_token(tokens, i) is Changes.WITH_EFFECT
+        ]
+
     def _of_token(self, tokens: TokenList, i: int) -> Changes:
         token = tokens[i]
         name = token.text.strip('"').lower()
@@ -87,21 +122,48 @@ class Volatile:
         found = Changes.NEVER
         if behind is not TokenType.DOT:
             found = self.views.get(name, Changes.NEVER)
-        if behind is TokenType.L_PAREN or token.word.startswith(("CURRENT_", "LOCALTIME")):
+        if behind is TokenType.L_PAREN:
             found = max(found, self.functions.get(name, Changes.NEVER))
-        return found
+        return max(found, _of_word(token.word.lower()))
+
+    def hold_time(
+        self, connection: duckdb.DuckDBPyConnection, objects: TemporaryObjects, text: str
+    ) -> None:
+        """Let what holds for a statement hold until some objects are cleared.
+
+        Args:
+            connection: outside a transaction, within which the time stands still by itself.
+            objects: of the statement.
+            text: what current_query() gives.
+        """
+        names = sorted(self.of_statement)
+        casts = ", ".join(f"typeof({name}()), CAST({name}() AS VARCHAR)" for name in names)
+        found = connection.execute(f"SELECT {casts}").fetchall()[0]
+        values = {
+            name: f"CAST({quote_text(value)} AS {kind})"
+            for name, kind, value in zip(names, found[::2], found[1::2], strict=True)
+        }
+        values["current_query"] = quote_text(text)
+        macros = {name: f"() AS {value}" for name, value in values.items()}
+        if "today" in values:
+            age, midnight = f"system.main.{_READS_CLOCK}", f"CAST({values['today']} AS TIMESTAMP)"
+            macros[_READS_CLOCK] = f"(a) AS {age}({midnight}, a), (a, b) AS {age}(a, b)"
+        for name in macros.keys() - self.own:
+            objects.create_macro(name, macros[name])
 
 
 def read_volatile(connection: duckdb.DuckDBPyConnection) -> Volatile:
     """What DuckDB says of its functions, and what follows for macros and views."""
     functions = {_READS_CLOCK: Changes.WITH_STATEMENT}
     macros, views = list[tuple[str, str]](), dict[str, Changes]()
-    for name, stability, definition in connection.execute(_FUNCTIONS).fetchall():
+    own = set[str]()
+    for name, stability, definition, internal in connection.execute(_FUNCTIONS).fetchall():
+        if not internal:
+            own.add(name)
         if definition is not None:
             macros.append((name, definition))
         else:
-            volatile = stability == "VOLATILE"
-            functions[name] = Changes.WITH_ROW if volatile else Changes.WITH_STATEMENT
+            functions[name] = _of_function(name, stability)
     defined = connection.execute(_VIEWS).fetchall()
     grown = True
     while grown:
@@ -111,7 +173,16 @@ def read_volatile(connection: duckdb.DuckDBPyConnection) -> Volatile:
                 found = _of_definition(definition, functions, views)
                 if found > known.get(name, Changes.NEVER):
                     known[name], grown = found, True
-    return Volatile(functions, views)
+    one_value = {name for name, found in functions.items() if found is Changes.WITH_STATEMENT}
+    named = {name for name, _ in macros}
+    of_statement = frozenset(one_value - named - own - {_READS_CLOCK})
+    return Volatile(functions, views, of_statement, frozenset(own))
+
+
+def _of_function(name: str, stability: str) -> Changes:
+    if stability != "VOLATILE" or name in _OF_STATEMENT:
+        return Changes.WITH_STATEMENT
+    return Changes.WITH_ROW if name in _HARMLESS else Changes.WITH_EFFECT
 
 
 def _of_definition(
@@ -122,6 +193,11 @@ def _of_definition(
     found = Changes.WITH_ROW if _SAMPLED.search(text) else Changes.NEVER
     for word, bracket in _WORD.findall(text):
         found = max(found, views.get(word, Changes.NEVER))
-        if bracket or word.startswith(("current_", "localtime")):
+        if bracket:
             found = max(found, functions.get(word, Changes.NEVER))
+        found = max(found, _of_word(word))
     return found
+
+
+def _of_word(word: str) -> Changes:
+    return Changes.WITH_STATEMENT if word in _CLOCK_WORDS else Changes.NEVER
