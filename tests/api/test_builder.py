@@ -314,6 +314,18 @@ Step = Callable[[covey.Connection], Any]
         (lambda c: c.table("t").ai_filter("{t.bdy}"), "Did you mean {t.body}?"),
         (lambda c: c.table("t").alias("x").ai_filter("{t.body}"), "Did you mean {x.body}?"),
         (lambda c: c.table("t").ai_filter("{nope(body)}"), "{nope.body.} cannot be read"),
+        (
+            lambda c: c.table("t").ai_filter("Late? {0}"),
+            "{0} is the same for all rows",
+        ),
+        (lambda c: c.table("t").ai_filter("{body}, {1}"), "{1} is the same for all rows"),
+        (lambda c: c.table("t").ai_filter("Late? {'x'}"), "{'x'} is the same for all rows"),
+        (lambda c: c.table("t").ai_score("{now()}"), "now.* is the same for all rows"),
+        (lambda c: c.table("t").ai_score("{(SELECT 1)}"), "is the same for all rows"),
+        (lambda c: c.table("t").ai_classify("{0}", ["a", "b"]), "{0} is the same for all rows"),
+        (lambda c: c.table("t").ai_filter("{COLUMNS(*)}"), "stands for 3 columns"),
+        (lambda c: c.table("t").ai_filter("{body:>10}"), "Did you mean {body}?"),
+        (lambda c: c.table("t").ai_filter("{body!r}"), "Did you mean {body}?"),
         (lambda c: c.table("t").ai_filter("{}"), "A placeholder is empty"),
         (lambda c: c.table("t").ai_filter("a {body"), "at 2 of 'a {body' is never closed"),
         (lambda c: c.table("t").ai_filter("a } b"), "at 2 of 'a } b' opens nowhere"),
@@ -363,3 +375,19 @@ def test_a_wrong_expression_is_shown_in_the_text_that_was_built(con: covey.Conne
     with pytest.raises(QueryError) as caught:
         built.query()
     assert caught.value.sql == built.sql()
+
+
+def test_a_column_with_a_blank_is_named_with_its_quotes(con: covey.Connection) -> None:
+    con.run("CREATE TABLE courses AS SELECT 'Latin' AS \"Course Name\"")
+    courses = con.table("courses")
+    for written, meant in (("Course Name", '"Course Name"'), ("courses.course name", "courses.")):
+        with pytest.raises(InputError, match=f"Did you mean {{{meant}"):
+            courses.ai_filter(f"Is {{{written}}} hard?")
+    assert (
+        courses.ai_filter('Is {"Course Name"} hard?').sql().endswith("""hard?', "Course Name"))""")
+    )
+
+
+def test_every_placeholder_of_a_join_names_a_column(con: covey.Connection) -> None:
+    with pytest.raises(InputError, match="is the same for all rows"):
+        con.table("t").ai_join(con.table("t").alias("u"), "Does {t.body} match {0}?")

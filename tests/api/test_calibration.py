@@ -118,6 +118,21 @@ def test_what_cannot_be_learned_from_is_refused(
         con.calibrate(QUESTION, pa.table(table))
 
 
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ("Is it {0}?", ".0. is the same for all rows"),
+        ("Is it late?", "names no column"),
+        ("Is {nothing} late?", ".nothing. is no column"),
+    ],
+)
+def test_a_question_that_names_no_column_is_refused(
+    con: covey.Connection, question: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        con.calibrate(question, labelled(20, 0.5, -1.0))
+
+
 def test_a_plot_is_a_png_or_names_what_it_needs(con: covey.Connection, tmp_path: Path) -> None:
     found = con.calibrate(QUESTION, labelled(200, 0.5, -1.0))
     path = tmp_path / "reliability.png"

@@ -304,3 +304,10 @@ def test_a_mistake_is_shown_where_it_was_written(con: covey.Connection) -> None:
         con.sql(text, ["x" * 200])
     assert caught.value.sql == text
     assert caught.value.span == (text.index("nope"), text.index("nope") + 4)
+
+
+def test_a_mistake_in_a_value_is_shown_at_its_place(con: covey.Connection) -> None:
+    text = "SELECT AI.IF(PROMPT(?)), 1 AS one FROM t"
+    with pytest.raises(covey.QueryError, match="is plain text here") as caught:
+        con.sql(text, ["Is {s} long? " * 9])
+    assert caught.value.span == (text.index("?"), text.index("?") + 1)

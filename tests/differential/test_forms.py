@@ -104,6 +104,8 @@ GUARDS = (
     f"SELECT t.n, u.n FROM t LEFT JOIN u ON CASE WHEN {IS_NUMBER} THEN {NUMBER} > 0.1 END",
 )
 QUOTED = (
+    # DuckDB takes capitals of other alphabets for other letters.
+    'SELECT AI.IF(PROMPT(\'x {0}\', "\u0100")) AS r FROM (SELECT a AS "\u0100" FROM t) AS w',
     'SELECT "AI"."IF"(PROMPT(\'x {0}\', a)) AS r FROM t',
     'SELECT n FROM t WHERE "ai".if("Prompt"(\'x {0}\', a))',
     "SELECT \"AI_IF\"(PROMPT('x {0}', a)) AS r FROM t",

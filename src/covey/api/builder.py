@@ -10,29 +10,23 @@ before it: where one SELECT cannot say that, the steps so far become a subquery.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import TokenType
-
+from covey.api.placeholders import Column, Placeholders
 from covey.api.query import Query
 from covey.api.results import Results
 from covey.api.written import (
-    Template,
     all_of,
     inline,
-    no_column,
-    read_template,
     same_name,
     sql_expression,
     sql_labels,
     sql_name,
 )
-from covey.errors import InputError, QueryError
-from covey.sql.text import TokenList
+from covey.errors import InputError
 
 if TYPE_CHECKING:
     from covey.api.connection import Connection
@@ -346,45 +340,25 @@ class Builder(Results):
         base = self._rows()
         if not isinstance(name, str) or not name:
             raise InputError("A computed column needs a name.")
-        taken = {self._name(name).lower()} & {c.lower() for _, c in base._listed_columns()}
+        taken = {self._name(name).lower()} & {c.sql.lower() for c in base._listed_columns()}
         if taken or name.lower() in base._computed:
             raise InputError(f"There is a column {name} already: give another name=.")
         call = base._call(function, text, labels, options)
         return replace(base, computed=(*base.computed, (name, call)))
 
     def _call(self, function: str, text: str, labels: str, options: Mapping[str, Any]) -> str:
-        template = read_template(text)
-        if not template.expressions:
-            raise no_column(text, self._listed_columns())
-        resolved = []
-        for expression in template.expressions:
-            whole = inline(expression, self._computed)
-            self._check(expression, whole)
-            resolved.append(whole)
-        template = Template(template.pieces, tuple(resolved))
-        return template.call(function, self.connection.dialect, labels, options)
+        return self.placeholders().call(function, text, labels, options)
 
-    def _check(self, written: str, expression: str) -> None:
-        try:
-            _ = self.connection.sql(f"SELECT ({expression}) FROM {self._relations()}").schema
-        except QueryError as error:
-            raise InputError(self._no_column(written, error)) from None
+    def placeholders(self) -> Placeholders:
+        """What the placeholders of a question may name here."""
+        return Placeholders(
+            self.connection, self._relations(), self._listed_columns, self._computed
+        )
 
-    def _no_column(self, written: str, error: QueryError) -> str:
-        tokens = TokenList(written)
-        names = [t for t in tokens if t.kind is TokenType.IDENTIFIER or t.word]
-        if len(names) * 2 - 1 != len(tokens):
-            return f"The placeholder {{{written}}} cannot be read: {error.reason}."
-        bare = len(names) == 1
-        known = [c if bare else f"{alias}.{c}" for alias, c in self._listed_columns()]
-        near = difflib.get_close_matches(written, known, n=1, cutoff=0.0)
-        hint = f" Did you mean {{{near[0]}}}?" if near else ""
-        return f"{{{written}}} is no column. Columns: {', '.join(dict.fromkeys(known))}.{hint}"
-
-    def _listed_columns(self) -> list[tuple[str, str]]:
-        """(alias, column) of every source that can be named, as SQL."""
+    def _listed_columns(self) -> list[Column]:
+        """The columns of every source that can be named."""
         return [
-            (self._name(source.alias), self._name(column))
+            Column(self._name(source.alias), self._name(column), column)
             for source in self._visible()
             for column, _ in self.connection.sql(f"FROM {self._source(source)}").schema
         ]

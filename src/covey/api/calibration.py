@@ -22,7 +22,8 @@ import numpy.typing as npt
 
 from covey.api.planning import Planning
 from covey.api.sources import unregister
-from covey.api.written import read_template, sql_expression
+from covey.api.tables import start
+from covey.api.written import sql_expression
 from covey.errors import InputError
 from covey.execution.answers import Answers
 from covey.execution.readout import sigmoid
@@ -143,7 +144,8 @@ def _calibrate(
     connection: Connection, question: str, relation: str, label: str, options: Mapping[str, Any]
 ) -> Reliability:
     """Learn from the rows of a table."""
-    call = read_template(question).call("AI.MARGIN", connection.dialect, "", options)
+    places = start(connection, tuple(relation.split("."))).placeholders()
+    call = places.call("AI.MARGIN", question, "", options)
     truth = sql_expression(label, "The label")
     text = (
         f"SELECT CAST(({truth}) AS BOOLEAN) AS covey_truth, {call} AS covey_margin "

@@ -71,7 +71,8 @@ class Filled:
         pieces, at = [], start
         for (begin, stop), literal in self._literals.items():
             if start <= begin < end:
-                pieces += [self._piece(at, begin), Piece(f" {literal} ")]
+                value = Piece(f" {literal} ", self._written, begin, stop)
+                pieces += [self._piece(at, begin), value]
                 at = stop
         return [*pieces, self._piece(at, end)]
 

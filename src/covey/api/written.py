@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -203,22 +202,6 @@ def read_template(text: str) -> Template:
     if literal or not pieces:
         pieces.append("".join(literal))
     return Template(tuple(pieces), tuple(expressions))
-
-
-def no_column(text: str, columns: Sequence[tuple[str, str]]) -> InputError:
-    """The error for a question that is the same for every row.
-
-    Args:
-        text: the question.
-        columns: alias and name of each column of the rows.
-    """
-    names = [name for _, name in columns]
-    known = {each.lower(): each for pair in columns for each in (pair[1], ".".join(pair))}
-    near = known.get(text.strip().lower())
-    close = difflib.get_close_matches(text, names, n=1)
-    hint = f"Did you mean {{{near or close[0]}}}?" if near or close else "Put one in braces."
-    listed = ", ".join(f"{{{name}}}" for name in dict.fromkeys(names))
-    return InputError(f"The question {text!r} names no column of {listed}. {hint}")
 
 
 def _placeholder_end(text: str, start: int) -> int:

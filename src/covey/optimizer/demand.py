@@ -150,8 +150,9 @@ def locate(
         raise NotPlanned("a document under an outer join is not a plain column")
     names = _plain_column(text)
     own: tuple[list[str], ...] = ([], [source.source.alias.lower()])
-    if names is not None and names[:-1] in own and names[-1] in source.columns:
-        # Written alike however the user writes it, so that it is read once.
+    if names is not None and names[:-1] in own and names[-1] in source.columns and text.isascii():
+        # Written alike however the user writes it, so that it is read once. DuckDB takes
+        # capitals of other alphabets for other letters.
         text = f"{source.alias}.{quote_name(names[-1])}"
     expression = f"CAST(({text}) AS VARCHAR)"
     return source, DocumentColumn(source.load.table, source.source.alias, expression)

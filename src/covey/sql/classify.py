@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlglot import TokenType
+
 from covey.errors import QueryError
 from covey.logical.calls import Reading
 from covey.prompts.question import LETTERS, Label, Method, QuestionKind
 from covey.sql.bind import Binder
-from covey.sql.calls import RawCall
+from covey.sql.braces import Role, Words
+from covey.sql.calls import Argument, RawCall
 from covey.sql.labels import check_labels, read_labels
 from covey.sql.options import Arguments
 from covey.sql.text import TokenList
@@ -28,6 +31,7 @@ class Classification:
         top_k: how many labels it gives; None for one, or for all probabilities.
         method: how the label is found, where the user says so.
         full: whether all labels' scores are needed.
+        words: the labels and descriptions that are written in the call.
     """
 
     kind: QuestionKind
@@ -37,6 +41,7 @@ class Classification:
     top_k: int | None
     method: Method | None
     full: bool
+    words: tuple[Words, ...]
 
 
 def read_classification(
@@ -52,7 +57,8 @@ def read_classification(
     several = mode == "multi"
     # Asked for itself, or beside a label for all else, one label is enough.
     least = 1 if several or "none_of_these" in given.options else 2
-    labels = read_labels(given.parameters.get("categories"), raw, tokens, binder, least)
+    argument = given.parameters.get("categories")
+    labels = read_labels(argument, raw, tokens, binder, least)
     _refuse_together(given, several, probabilities)
     fallback = _fallback(given, labels)
     if fallback is not None and not several:
@@ -67,7 +73,24 @@ def read_classification(
     else:
         reading = Reading.LABEL if mode is None and top_k is None else Reading.LABELS
     kind = QuestionKind.EACH if several else QuestionKind.CLASSIFY
-    return Classification(kind, labels, fallback, reading, top_k, method, full and not several)
+    full = full and not several
+    words = _words(argument, tokens)
+    return Classification(kind, labels, fallback, reading, top_k, method, full, words)
+
+
+def _words(argument: Argument | None, tokens: TokenList) -> tuple[Words, ...]:
+    """The texts of a list of labels; none of a subquery, which gives labels of other rows."""
+    if (
+        argument is None
+        or not tokens.is_open(argument.first)
+        or tokens.begins_query(argument.first + 1)
+    ):
+        return ()
+    return tuple(
+        Words(tokens[i].text, tokens.span(i, i + 1), Role.LABEL)
+        for i in range(argument.first, argument.last)
+        if tokens[i].kind is TokenType.STRING
+    )
 
 
 def _refuse_together(given: Arguments, several: bool, probabilities: bool) -> None:

@@ -28,11 +28,13 @@ class Piece:
     """A part of a derived text; `at` is its offset in what was written.
 
     A piece without `written` is glue, and a mistake in it is shown at the piece behind.
+    `end` is the offset behind what was written where that is another text: `?` for a value.
     """
 
     text: str
     written: Written | None = None
     at: int = 0
+    end: int | None = None
 
 
 class Derived:
@@ -53,7 +55,8 @@ class Derived:
         for begin, piece in zip(self._starts, self._pieces, strict=True):
             first, last = max(start - begin, 0), min(end - begin, len(piece.text))
             if first < last:
-                found.append(Piece(piece.text[first:last], piece.written, piece.at + first))
+                at = piece.at if piece.end is not None else piece.at + first
+                found.append(Piece(piece.text[first:last], piece.written, at, piece.end))
         return found
 
     def locate(self, error: QueryError, done: str | None = None) -> QueryError:
@@ -82,6 +85,8 @@ class Derived:
 
     @staticmethod
     def _place(piece: Piece, span: Span, begin: int) -> Span:
+        if piece.end is not None:
+            return piece.at, piece.end
         start = piece.at + span[0] - begin
         end = piece.at + min(span[1] - begin, len(piece.text))
         return start, max(start + 1, end)

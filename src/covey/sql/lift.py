@@ -13,6 +13,7 @@ from covey.logical.calls import AICall, Reading
 from covey.prompts.question import Method, Question, QuestionKind
 from covey.prompts.template import parse_template
 from covey.sql.bind import Binder
+from covey.sql.braces import Role, Words, refuse_columns_in_braces
 from covey.sql.calls import RawCall, find_calls
 from covey.sql.classify import read_classification
 from covey.sql.conditions import refuse_as_condition
@@ -34,12 +35,20 @@ class LiftedText:
         edited: the same text with every call replaced by its look-up over texts.
         calls: the calls; `calls[i].index == i`.
         binder: DuckDB's view of the edited text.
+        words: of each call its constant words.
+        dialect: whose spelling alone is accepted.
     """
 
     tokens: TokenList
     edited: EditedText
     calls: list[AICall]
     binder: Binder
+    words: list[tuple[Words, ...]]
+    dialect: Dialect | None
+
+    def refuse_columns_in_braces(self) -> None:
+        """See `covey.sql.braces`; the statement binds, and its look-ups are known to DuckDB."""
+        refuse_columns_in_braces(self.words, self.calls, self.tokens, self.binder, self.dialect)
 
 
 def lift(
@@ -70,6 +79,8 @@ def lift(
     sharing: dict[Hashable, int] = {}
     templates: dict[tuple[str | int, ...], str] = {}
     found = find_calls(tokens, binder.has_function, dialect)
+    words: list[tuple[Words, ...]] = []
+    fixed = dialect
     check_templates(found, tokens, dialect, binder.has_function)
     refuse_kept_calls(tokens, found)
     if dialect is None:
@@ -77,7 +88,8 @@ def lift(
     else:
         check(found, tokens, dialect)
     for raw in found:
-        call = _read_call(raw, len(calls), tokens, binder, dialect)
+        call, own = _read_call(raw, len(calls), tokens, binder, dialect)
+        words.append(own)
         refuse_as_condition(call, raw.spelling, tokens)
         # However braces are escaped, what reads alike is one question: as it is written first.
         question = call.question
@@ -88,7 +100,7 @@ def lift(
         call = replace(call, same_as=same_as, shares=shares, prefix=prefix)
         calls.append(call)
         edited.replace(call.span, *text_lookup(call))
-    return LiftedText(tokens, edited, _share_scores(calls), binder)
+    return LiftedText(tokens, edited, _share_scores(calls), binder, words, fixed)
 
 
 def _written(call: AICall, sql: str) -> tuple[Hashable, ...]:
@@ -123,7 +135,8 @@ def text_lookup(call: AICall, may_fold: bool = False) -> list[str | Span]:
 
 def _read_call(
     raw: RawCall, index: int, tokens: TokenList, binder: Binder, dialect: Dialect | None
-) -> AICall:
+) -> tuple[AICall, tuple[Words, ...]]:
+    """A call, and its constant words."""
     given = Arguments(raw, tokens, binder, dialect)
     argument = given.parameters.get(raw.function.parameters[0])
     if argument is None:
@@ -134,6 +147,7 @@ def _read_call(
             hint=f"Write {example(raw.function, dialect, raw.spelling)}.",
         )
     prompt = read_prompt(tokens, argument.first, argument.last, binder)
+    words = prompt.words
     arity = len(prompt.arguments)
     options, reading = given.call_options(), raw.function.reading
     judged = reading is not Reading.LABEL
@@ -152,11 +166,15 @@ def _read_call(
     else:
         wanted = read_classification(given, raw, tokens, binder)
         reading = wanted.reading
+        task = given.text("task_description")
+        words += wanted.words
+        if task is not None:
+            words += (Words(task, given.options["task_description"].span, Role.TASK),)
         options = replace(options, fallback=wanted.fallback, top_k=wanted.top_k)
         each = wanted.kind is QuestionKind.EACH
         question = Question(
             wanted.kind,
-            _task(prompt.template, given.text("task_description")),
+            _task(prompt.template, task),
             arity,
             wanted.labels,
             anchor,
@@ -165,7 +183,7 @@ def _read_call(
             read_examples(given, arity, wanted.labels, each),
             calibration,
         )
-    return AICall(
+    call = AICall(
         index=index,
         name=raw.function.name,
         reading=reading,
@@ -179,6 +197,7 @@ def _read_call(
         constant=not any(_names_column(tokens, span) for span in prompt.arguments),
         options=replace(options, labelled=labelled),
     )
+    return call, words
 
 
 def _task(template: str, description: str | None) -> str:

@@ -13,6 +13,7 @@ from sqlglot import TokenType
 from covey.errors import QueryError
 from covey.prompts.template import escape_braces, parse_template
 from covey.sql.bind import Binder
+from covey.sql.braces import NAMED_OR_EMPTY, Words
 from covey.sql.calls import split_arguments
 from covey.sql.text import Span, TokenList
 
@@ -21,10 +22,15 @@ _TUPLE_NAMES = ("STRUCT", "ROW")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A template and the spans of the expressions that its placeholders stand for."""
+    """A template and the spans of the expressions that its placeholders stand for.
+
+    Attributes:
+        words: the constant words in which a reader may look for placeholders.
+    """
 
     template: str
     arguments: tuple[Span, ...]
+    words: tuple[Words, ...] = ()
 
 
 def read_prompt(tokens: TokenList, first: int, last: int, binder: Binder) -> Prompt:
@@ -50,9 +56,27 @@ def read_prompt(tokens: TokenList, first: int, last: int, binder: Binder) -> Pro
         if len(fields) > 1 or opening != first:
             return _read_tuple(tokens, fields)
     text = _literal(tokens, first, last)
+    words = _words(tokens, first, last)
     if text is not None:
-        return Prompt(escape_braces(text), ())
-    return Prompt("{0}", (tokens.span(first, last),))
+        return Prompt(escape_braces(text), (), words)
+    return Prompt("{0}", (tokens.span(first, last),), words)
+
+
+# Functions that put texts together.
+_JOINS_TEXTS = ("", "CONCAT", "CONCAT_WS")
+
+
+def _words(tokens: TokenList, first: int, last: int) -> tuple[Words, ...]:
+    """The literals that an expression puts together: not the arguments of other functions."""
+    found: list[Words] = []
+    for i in tokens.top_level(first, last):
+        if tokens[i].kind is TokenType.STRING:
+            found.append(Words(tokens[i].text, tokens.span(i, i + 1)))
+        elif tokens[i].kind is TokenType.L_PAREN:
+            behind_name = i > first and tokens[i - 1].is_name
+            if (tokens[i - 1].word if behind_name else "") in _JOINS_TEXTS:
+                found += _words(tokens, i + 1, tokens.partner[i])
+    return tuple(found)
 
 
 def _called(tokens: TokenList, first: int, last: int) -> int | None:
@@ -99,7 +123,7 @@ def _read_template(tokens: TokenList, first: int, opening: int, binder: Binder) 
         template = value
     arguments = tuple(tokens.span(a, b) for a, b in rest)
     _check_placeholders(tokens.text, template, span, arguments)
-    return Prompt(template, arguments)
+    return Prompt(template, arguments, (Words(template, span),))
 
 
 def _check_placeholders(
@@ -116,24 +140,31 @@ def _check_placeholders(
                 span=template_span,
                 hint="Add the argument, or write {{ and }} for literal braces.",
             )
+    named = NAMED_OR_EMPTY.search(template)
     for number, span in enumerate(arguments):
         if number not in used:
+            hint = f"Put {{{number}}} where it belongs, or remove the argument."
+            if named is not None:
+                hint = f"{named[0]} is plain text: placeholders are numbers. {hint}"
             raise QueryError(
                 f"This argument has no placeholder: the text has no {{{number}}}",
                 sql=sql,
                 span=span,
-                hint=f"Put {{{number}}} where it belongs, or remove the argument.",
+                hint=hint,
             )
 
 
 def _read_tuple(tokens: TokenList, fields: list[tuple[int, int]]) -> Prompt:
     pieces: list[str] = []
     arguments: list[Span] = []
+    words: list[Words] = []
     for first, last in fields:
         text = _literal(tokens, first, last)
         if text is not None:
             pieces.append(escape_braces(text))
+            words.append(Words(text, tokens.span(first, last)))
         else:
             pieces.append(f"{{{len(arguments)}}}")
             arguments.append(tokens.span(first, last))
-    return Prompt("".join(pieces), tuple(arguments))
+    # Braces in a tuple are plain text; one without a column is the same for all rows.
+    return Prompt("".join(pieces), tuple(arguments), () if arguments else tuple(words))

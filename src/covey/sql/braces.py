@@ -1,0 +1,175 @@
+"""Braces in constant words that name a column: a question about a row that names none.
+
+    AI.IF('Is {body} a refund?')    asks the same of every row
+
+Placeholders are numbers, and any other brace is plain text. Where it names a column that the
+call can see, nobody means that: it is refused, and the call that was meant is shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from covey.errors import QueryError
+from covey.logical.calls import AICall
+from covey.sql.bind import Binder
+from covey.sql.dialect import Dialect
+from covey.sql.text import Span, TokenList, quote_name, quote_text
+
+# Numbers are placeholders, even where a column goes by one.
+NAMED = re.compile(r"(?<!\{)\{(?!\d+\})([^{}]+)\}(?!\})")
+NAMED_OR_EMPTY = re.compile(r"(?<!\{)\{(?!\d+\})[^{}]*\}(?!\})")
+# `body`, `body!r` and `body:>10` as Python's formats have them.
+_FORMATTED = re.compile(r"""([^!:"']+?)\s*(?:![rsa])?(?::\S*)?""")
+# What DuckDB says of a name that it finds, but not in a place for it.
+_IN_SIGHT = ("must appear in the GROUP BY", "Ambiguous reference")
+
+
+class Role(Enum):
+    """What words are for."""
+
+    QUESTION = "question"
+    LABEL = "label"
+    TASK = "task description"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Constant words of a call.
+
+    Attributes:
+        text: as the model sees them.
+        span: the literal, or what else gives them.
+        role: what they are for.
+    """
+
+    text: str
+    span: Span
+    role: Role = Role.QUESTION
+
+
+def refuse_columns_in_braces(
+    words: list[tuple[Words, ...]],
+    calls: list[AICall],
+    tokens: TokenList,
+    binder: Binder,
+    dialect: Dialect | None,
+) -> None:
+    """Refuse constant words with braces that name a column in sight.
+
+    Args:
+        words: of each call.
+        calls: the calls; their look-ups are known to DuckDB, and stand in the binder's text.
+        tokens: the user's text.
+        binder: of the statement, which binds.
+        dialect: how the mend is written; None is PROMPT.
+
+    Raises:
+        QueryError: at the braces.
+    """
+    for call, own in zip(calls, words, strict=True):
+        for each in own:
+            found = {
+                match[0]: column
+                for match in NAMED.finditer(each.text)
+                if (column := _column(match[1], call, binder)) is not None
+            }
+            if found:
+                raise _refusal(each, found, call, tokens, dialect)
+
+
+def without_format(content: str) -> str:
+    """What stands in braces, without a conversion or format as Python has them."""
+    formatted = _FORMATTED.fullmatch(content.strip())
+    return formatted[1] if formatted else content
+
+
+def _column(content: str, call: AICall, binder: Binder) -> str | None:
+    """The column, or expression of columns, in braces as SQL; None where it is none."""
+    for form in _forms(content):
+        if binder.columns(f"SELECT ({form})") is not None:
+            continue  # It needs no row: a constant, or now().
+        snapshot = binder.edited.snapshot()
+        binder.edited.replace(call.span, f"{call.text_lookup}(CAST(({form}) AS VARCHAR))")
+        try:
+            binder.check()
+            return form
+        except QueryError as error:
+            if any(said in error.reason for said in _IN_SIGHT):
+                return form
+        finally:
+            binder.edited.revert(snapshot)
+    return None
+
+
+def _forms(content: str) -> Iterator[str]:
+    """What braces may mean: an expression, one with a format behind it, a name with blanks."""
+    plain = content.strip()
+    forms = [plain, without_format(plain), quote_name(plain)]
+    for form in dict.fromkeys(forms):
+        try:
+            if len(TokenList(form)) and '""' not in form:
+                yield form
+        except QueryError:
+            continue
+
+
+def _refusal(
+    words: Words,
+    found: dict[str, str],
+    call: AICall,
+    tokens: TokenList,
+    dialect: Dialect | None,
+) -> QueryError:
+    braces, column = next(iter(found.items()))
+    start = tokens.text.find(braces, *words.span)
+    span = words.span if start < 0 else (start, start + len(braces))
+    if words.role is not Role.QUESTION:
+        hint = (
+            f"A {words.role.value} is the same for all rows. Put the column into the input: "
+            f"PROMPT('… {{0}}', {column})."
+        )
+    else:
+        hint = f"Write {_mended(words, found, call, tokens, dialect)}."
+        if dialect is not Dialect.BIGQUERY:
+            hint += " In PROMPT {{ and }} are braces."
+    return QueryError(
+        f"{braces} is plain text here, though {column} is a column",
+        sql=tokens.text,
+        span=span,
+        hint=hint,
+    )
+
+
+def _mended(
+    words: Words,
+    found: dict[str, str],
+    call: AICall,
+    tokens: TokenList,
+    dialect: Dialect | None,
+) -> str:
+    """The prompt that was meant."""
+    if dialect is Dialect.BIGQUERY:
+        pieces = NAMED.split(words.text)
+        fields = [
+            found.get(f"{{{piece}}}", quote_text(piece)) if i % 2 else quote_text(piece)
+            for i, piece in enumerate(pieces)
+            if piece
+        ]
+        return f"({', '.join(fields)})"
+    arguments = [tokens.text[slice(*span)] for span in call.arguments]
+    if call.question.template == "{0}":
+        arguments = []  # The words are a part of the one argument.
+    columns = list(dict.fromkeys(found.values()))
+    text = NAMED.sub(
+        lambda match: (
+            f"{{{len(arguments) + columns.index(found[match[0]])}}}"
+            if match[0] in found
+            else match[0]
+        ),
+        words.text,
+    )
+    return f"PROMPT({', '.join([quote_text(text), *arguments, *columns])})"
