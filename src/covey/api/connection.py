@@ -20,6 +20,7 @@ from covey.api.forecast import read_price
 from covey.api.gate import Gate
 from covey.api.models import model_source
 from covey.api.parameters import Parameters
+from covey.api.pipes import Pipes
 from covey.api.query import Query
 from covey.api.sources import register
 from covey.api.tables import start
@@ -118,6 +119,7 @@ class Connection:
         self._duckdb, folder = open_database(database, access)
         self._delete_files = weakref.finalize(self, folder.delete)
         self.gate = Gate(self._duckdb, access)
+        self.pipes = Pipes(folder.path, access)
         self._closed = False
         self._model = model
         self._engine: Engine | None = None
@@ -161,6 +163,8 @@ class Connection:
     def register(self, name: str, data: Any) -> None:
         """Make data known as a table; see `covey.api.sources.register`."""
         with self.lock:
+            if isinstance(data, str | PathLike):
+                data = self.pipes.registered(data)
             register(self.duckdb, self.new_objects(), name, data)
 
     def outlook(self) -> Outlook:

@@ -80,10 +80,11 @@ class Query:
         self._fits: set[Form] = set()
         tokens = read_tokens(text)
         filled = Filled(tokens, params)  # without values places stay: a PREPARE has some
-        self._statements = [
-            Derived(filled.pieces(start, end)) for start, end in split_statements(tokens)
-        ]
+        statements = [Derived(filled.pieces(start, end)) for start, end in split_statements(tokens)]
         with connection.lock:
+            # They go with the query.
+            self._copies = connection.pipes.of_query()
+            self._statements = [self._copies.read(statement) for statement in statements]
             self._watch()
             self._statement(0).check()
             if len(self._statements) > 1:

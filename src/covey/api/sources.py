@@ -114,10 +114,13 @@ class _Trial:
             return data.to_arrow_table()
         if module.startswith("pandas") and hasattr(data, "dtypes"):
             return self._pandas(data)
-        # A reader can be read once, and perhaps a scanner; a query may read its sources often.
+        # A reader can be read once, and what may be made of one: a scanner, a dataset in memory. A
+        # query may read its sources often.
         if isinstance(data, pa.RecordBatchReader):
             data = self._read(data.read_all)
-        elif module == "pyarrow._dataset" and hasattr(data, "projected_schema"):
+        elif module == "pyarrow._dataset" and (
+            hasattr(data, "projected_schema") or type(data).__name__ == "InMemoryDataset"
+        ):
             data = self._read(data.to_table)
         elif isinstance(data, pa.RecordBatch):
             data = pa.Table.from_batches([data])

@@ -21,6 +21,6 @@ def descriptor(path: str | os.PathLike[str]) -> int | None:
             return int(place.name)
         try:
             place = place.parent / place.readlink()
-        except OSError:
+        except (OSError, ValueError):
             return None
     return None

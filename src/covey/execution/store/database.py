@@ -60,14 +60,11 @@ class StoreError(RunError):
 class DamagedError(StoreError):
     """The file of the answer store cannot be read.
 
-    Args:
-        reason: in DuckDB's words.
+    Attributes:
         file: which file that is; see `AnswerDatabase.file`.
     """
 
-    def __init__(self, reason: str, file: File | None) -> None:
-        super().__init__(f"the answer store is damaged ({reason})")
-        self.file = file
+    file: File | None = None
 
 
 class AnswerDatabase:
@@ -285,7 +282,9 @@ class AnswerDatabase:
             if _BUSY in reason:
                 raise StoreError(f"the answer store {self.path} is open elsewhere") from None
             if any(phrase in reason for phrase in _DAMAGE):
-                raise DamagedError(reason, self.file()) from None
+                damage = DamagedError(f"the answer store is damaged ({reason})")
+                damage.file = self.file()
+                raise damage from None
             raise StoreError(f"the answer store {self.path} cannot be used: {reason}") from None
 
 
