@@ -22,11 +22,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+import covey
+from api.typed_values import NESTINGS, expressions
 from covey.cli import writers
-from covey.cli.output import Destination, destination, distinct_names
+from covey.cli.output import Destination, destination
 from covey.cli.table import NARROWEST, SHOWN_ROWS, cell_text, render, shrink
 from covey.cli.writers import WRITERS, Format, ParquetWriter
 from covey.errors import InputError, RunError
+from covey.sql.text import quote_name
+from covey.testing import PlantedModel
 
 ROWS = pa.table(
     {
@@ -133,15 +137,6 @@ def test_a_second_column_of_one_name_is_kept_in_a_file(tmp_path: Path) -> None:
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     Destination(Format.JSON, tmp_path / "r.json").write(twice.to_batches())
     assert json.loads((tmp_path / "r.json").read_text()) == [{"a": 1, "a_1": 2}]
-
-
-@given(st.lists(st.sampled_from(["a", "a_1", "a_2", "b", "A"]), max_size=7))
-def test_distinct_names_are_distinct_and_keep_first_uses(names: list[str]) -> None:
-    distinct = distinct_names(names)
-    assert len(set(distinct)) == len(names)
-    assert all(new.startswith(old) for new, old in zip(distinct, names, strict=True))
-    for name in set(names):
-        assert distinct[names.index(name)] == name
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(
@@ -287,3 +282,37 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     destination(Format.CSV, pipe).write(ROWS.to_batches())
     reader.join(timeout=20)
     assert read[0].startswith(",".join(ROWS.column_names)) and pipe.is_fifo()
+
+
+@pytest.mark.parametrize("nesting", NESTINGS)
+def test_every_type_is_written_in_every_form(nesting: str, tmp_path: Path) -> None:
+    values = {t: e for t, e in expressions(nesting).items() if t != "TYPE"}
+    names = ", ".join(quote_name(title) for title in values)
+    row, nothing = ", ".join(values.values()), ", ".join("NULL" for _ in values)
+    query = f"SELECT * FROM (VALUES ({row}), ({nothing}), ({row})) AS v({names})"
+    zone = "SET TimeZone = 'America/New_York'"
+    model = PlantedModel(lambda question, documents: 0.5)
+    with covey.connect(model=model, cache=False, progress=False) as con:
+        con.run(zone)
+        for form in Format:
+            for limit, rows in (("", 3), (" LIMIT 0", 0)):
+                path = tmp_path / f"{rows}.{form.value}"
+                Destination(form, path).write(con.sql(f"{query}{limit}").batches())
+    with duckdb.connect() as own:
+        own.execute(zone).fetchall()
+        own.execute(f"COPY ({query}) TO '{tmp_path}/own.csv'").fetchall()
+        assert (tmp_path / "3.csv").read_text() == (tmp_path / "own.csv").read_text()
+        assert own.sql(f"SELECT count(*) FROM '{tmp_path}/3.parquet'").fetchall() == [(3,)]
+        assert own.sql(f"FROM '{tmp_path}/0.parquet'").columns == list(values)
+    rows = json.loads((tmp_path / "3.json").read_text())
+    assert [list(each) for each in rows] == [list(values)] * 3
+    assert json.loads((tmp_path / "0.json").read_text()) == []
+
+
+def test_names_are_numbered_as_duckdb_does_it(tmp_path: Path) -> None:
+    names = ["id", "id", "ID", "id_1"]
+    table = pa.Table.from_arrays([pa.array([n]) for n in range(4)], names=names)
+    for form in (Format.CSV, Format.JSON, Format.PARQUET):
+        path = tmp_path / f"r.{form.value}"
+        Destination(form, path).write(table.to_batches())
+        assert duckdb.sql(f"FROM '{path}'").columns == ["id", "id_1", "ID_2", "id_1_1"]

@@ -16,11 +16,11 @@ import typer
 from covey.cli import table as text_table
 from covey.cli.streams import check_output
 from covey.cli.whole_file import whole_file
-from covey.cli.writers import WRITERS, Format, Writer, temporary_space
+from covey.cli.writers import WRITERS, Format, Writer, temporary_space, values_of
 from covey.errors import InputError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -67,10 +67,13 @@ class Destination:
     def _write(self, batches: Iterable[pa.RecordBatch], file: BinaryIO) -> None:
         import pyarrow as pa
 
+        from covey.execution.arrow_types import distinct_names
+
         writer: Writer | None = None
         try:
             for batch in _of_query(batches):
                 if self.format is not Format.TABLE:
+                    # A file cannot hold two columns of a name.
                     batch = batch.rename_columns(distinct_names(batch.schema.names))
                 writer = writer or WRITERS[self.format](file, batch.schema)
                 writer.add(batch)
@@ -130,21 +133,6 @@ def _format_of(path: Path) -> Format:
     return found
 
 
-def distinct_names(names: Sequence[str]) -> list[str]:
-    """The names with `_1`, `_2` … after repeated ones: a file cannot hold two of a name."""
-    taken = set(names)
-    seen: set[str] = set()
-    result = []
-    for name in names:
-        new, number = name, 0
-        while new in seen or (number and new in taken):
-            number += 1
-            new = f"{name}_{number}"
-        seen.add(new)
-        result.append(new)
-    return result
-
-
 def terminal_width() -> int | None:
     """The width of standard output in cells, None when it is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -160,7 +148,7 @@ def as_text(table: pa.Table, total: int, width: int | None) -> str:
     """
     if table.column_names == list(_EXPLAINED):
         return "\n".join(text_table.plain(text) for text in table.column(1).to_pylist())
-    columns = [column.to_pylist() for column in table.columns]
+    columns = [values_of(table, place) for place in range(table.num_columns)]
     rows = list(zip(*columns, strict=True))
     return text_table.render(table.column_names, rows, total_rows=total, width=width)
 

@@ -17,7 +17,7 @@ from covey.cli.table import Layout
 from covey.errors import RunError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -83,7 +83,7 @@ def temporary_space() -> Iterator[None]:
 class CsvWriter(Writer):
     """With a header. DuckDB writes lists and structs as text; Arrow's own writer refuses them."""
 
-    _header = "true"
+    _header = True
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         super().__init__(file, schema)
@@ -91,23 +91,18 @@ class CsvWriter(Writer):
             self._folder = tempfile.TemporaryDirectory()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        import duckdb
         import pyarrow as pa
 
-        from covey.sql.text import quote_text
+        from covey.execution.arrow_types import restored
 
         if not batch.num_columns:
             return
         target = Path(self._folder.name) / "result.csv"
-        with temporary_space(), duckdb.connect() as database:
-            database.register("result", pa.Table.from_batches([batch]))
-            place = quote_text(str(target))
-            database.execute(
-                f"COPY (FROM result) TO {place} (FORMAT csv, HEADER {self._header})"
-            ).fetchall()
+        with temporary_space():
+            restored(pa.Table.from_batches([batch])).write_csv(str(target), header=self._header)
         with target.open("rb") as source:
             shutil.copyfileobj(source, self.file)
-        self._header = "false"
+        self._header = False
 
     def end(self) -> None:
         """A row is the last thing of a CSV file."""
@@ -127,8 +122,7 @@ class JsonWriter(Writer):
     _before = b"[\n"
 
     def add(self, batch: pa.RecordBatch) -> None:
-        columns = _in_words(batch, _is_timely).columns
-        values = [column.to_pylist(maps_as_pydicts="lossy") for column in columns]
+        values = [_json_values(batch, place) for place in range(batch.num_columns)]
         for row in zip(*values, strict=True):
             record = dict(zip(self.schema.names, map(_json_value, row), strict=True))
             self.file.write(self._before + json.dumps(record, ensure_ascii=False).encode())
@@ -139,19 +133,29 @@ class JsonWriter(Writer):
 
 
 class ParquetWriter(Writer):
-    """In row groups of `ROWS_A_GROUP` and more; intervals as text, for Arrow cannot write them."""
+    """In row groups of `ROWS_A_GROUP` and more; as text what Arrow cannot write.
+
+    That is columns with an INTERVAL, a UNION or a BIGNUM in them.
+    """
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         super().__init__(file, schema)
         import pyarrow.parquet
 
-        empty = pyarrow.RecordBatch.from_pylist([], schema)
-        known = _in_words(empty, _is_interval).schema
-        self._parquet = pyarrow.parquet.ParquetWriter(file, known)
+        fields = [
+            pyarrow.field(field.name, pyarrow.string()) if _is_unwritten(field.type) else field
+            for field in schema
+        ]
+        self._parquet = pyarrow.parquet.ParquetWriter(file, pyarrow.schema(fields))
         self._waiting: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self._waiting.append(_in_words(batch, _is_interval))
+        for place, field in enumerate(batch.schema):
+            if _is_unwritten(field.type):
+                words = _in_words(batch, place)
+                named = field.with_type(words.type).remove_metadata()
+                batch = batch.set_column(place, named, words)
+        self._waiting.append(batch)
         if sum(waiting.num_rows for waiting in self._waiting) >= ROWS_A_GROUP:
             self._write()
 
@@ -209,42 +213,78 @@ class TableWriter(Writer):
 
 
 def _rows(batch: pa.RecordBatch) -> list[tuple[object, ...]]:
-    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    return list(zip(*(values_of(batch, i) for i in range(batch.num_columns)), strict=True))
 
 
-def _in_words(batch: pa.RecordBatch, wanted: Callable[[pa.DataType], bool]) -> pa.RecordBatch:
-    """Columns of some types as the text that DuckDB writes; the others as they are."""
-    import duckdb
+def values_of(rows: pa.RecordBatch | pa.Table, place: int) -> list[object]:
+    """A column as Python values; as DuckDB's text where Python has not got one of them.
+
+    Infinite dates are such, and times of other millennia.
+    """
+    try:
+        values: list[object] = rows.column(place).to_pylist()
+    except (OverflowError, ValueError, TypeError):
+        values = _in_words(rows, place).to_pylist()
+    return values
+
+
+def _in_words(
+    rows: pa.RecordBatch | pa.Table, place: int, words: str = "CAST(#1 AS VARCHAR)"
+) -> pa.Array:
+    """A column as the text that DuckDB makes of it."""
     import pyarrow as pa
 
-    chosen = [i for i, field in enumerate(batch.schema) if wanted(field.type)]
-    if not chosen:
-        return batch
-    columns = [pa.table({"x": batch.column(i)}) for i in chosen]
-    with duckdb.connect() as database:
-        for i, column in zip(chosen, columns, strict=True):
-            database.register("result", column)
-            words = database.sql("SELECT x::VARCHAR AS x FROM result").to_arrow_table()
-            place = pa.field(batch.schema.names[i], pa.string())
-            batch = batch.set_column(i, place, words.column("x").combine_chunks())
-    return batch
+    from covey.execution.arrow_types import restored
+
+    column = pa.Table.from_arrays(
+        [rows.column(place)], schema=pa.schema([rows.schema.field(place)])
+    )
+    texts = restored(column).project(f"{words} AS words").to_arrow_table()
+    return texts.column(0).combine_chunks()
 
 
-def _is_interval(kind: pa.DataType) -> bool:
+def _json_values(batch: pa.RecordBatch, place: int) -> list[object]:
+    """A column as what JSON has; `_json_value` does the rest."""
     import pyarrow as pa
 
-    return bool(pa.types.is_interval(kind))
+    kind = batch.schema.field(place).type
+    if _is_timely(kind):
+        return list(_in_words(batch, place).to_pylist())
+    if any(_is_timely(part) or pa.types.is_union(part) or _has_nested_keys(part)
+           for part in _parts(kind)):  # fmt: skip
+        texts = _in_words(batch, place, "CAST(to_json(#1) AS VARCHAR)").to_pylist()
+        return [None if text is None else json.loads(text) for text in texts]
+    return list(batch.column(place).to_pylist(maps_as_pydicts="lossy"))
+
+
+def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """A type and what is in it, at whatever depth."""
+    yield kind
+    for place in range(kind.num_fields):
+        yield from _parts(kind.field(place).type)
+
+
+def _is_unwritten(kind: pa.DataType) -> bool:
+    """Whether Arrow writes no Parquet of a type."""
+    import pyarrow as pa
+
+    return any(
+        pa.types.is_interval(part) or pa.types.is_union(part) or isinstance(part, pa.OpaqueType)
+        for part in _parts(kind)
+    )
 
 
 def _is_timely(kind: pa.DataType) -> bool:
     """Whether DuckDB has times of a type that Python has not: infinite, or of other millennia."""
     import pyarrow as pa
 
-    return bool(
-        pa.types.is_interval(kind)
-        or pa.types.is_date(kind)
-        or (pa.types.is_timestamp(kind) and kind.tz is None)
-    )
+    return bool(pa.types.is_interval(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def _has_nested_keys(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_map(kind) and kind.key_type.num_fields)
 
 
 def _json_value(value: object) -> object:

@@ -3,7 +3,7 @@
 A result is held in Arrow. UHUGEINT, BIT and TIME WITH TIME ZONE would arrive there damaged, and
 go as text, also within lists, structs, maps and unions; so does an ENUM within an array. What a
 column was stands in its field's metadata where it would come back as another type: HUGEINT is a
-decimal in Arrow, UUID a text, ENUM a dictionary and a tuple a struct.
+decimal in Arrow, UUID and JSON are texts, ENUM a dictionary and a tuple a struct.
 """
 
 from __future__ import annotations
@@ -50,11 +50,15 @@ def carried(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
 def marked(schema: pa.Schema, relation: duckdb.DuckDBPyRelation) -> pa.Schema:
     """The schema of a result, its fields marked with the types of the relation it came from."""
     for place, kind in enumerate(relation.types):
-        if _carried(kind) != str(kind) or any(part.id in _RENAMED for part in leaves(kind)):
+        if _carried(kind) != str(kind) or any(map(_is_renamed, leaves(kind))):
             field = schema.field(place)
             known = {**(field.metadata or {}), _MARK: str(kind).encode()}
             schema = schema.set(place, field.with_metadata(known))
     return schema
+
+
+def _is_renamed(kind: DuckDBPyType) -> bool:
+    return kind.id in _RENAMED or str(kind) == "JSON"
 
 
 def restored(table: pa.Table) -> duckdb.DuckDBPyRelation:
