@@ -219,6 +219,10 @@ class Binder:
             if not kinds or (plain and kinds != [duckdb.StatementType.PRAGMA]):
                 raise mistake(error, text, len("EXPLAIN "), self.edited.text, offsets) from None
 
+    def tables(self, query: str, own: str) -> list[str]:
+        """The names that a query over the catalogue gives, but for a prefix of Covey's own."""
+        return [name for (name,) in self._connection.execute(query, [own]).fetchall()]
+
     def columns(self, query: str) -> list[tuple[str, str]] | None:
         """Names and types of the columns of a query; None where DuckDB refuses it."""
         try:

@@ -10,6 +10,7 @@ from covey.errors import QueryError
 from covey.logical.blocks import Block
 from covey.logical.calls import AICall
 from covey.sql.bind import Binder
+from covey.sql.names import with_name_hint
 from covey.sql.text import quote_name, read_tokens
 
 _NO_COLUMN = re.compile(r'.*"(?P<table>[^"]+)" does not have a column named "(?P<column>[^"]+)"')
@@ -38,6 +39,7 @@ def with_written_names(error: QueryError, calls: list[AICall]) -> QueryError:
 
 def with_hint(error: QueryError, blocks: list[Block], binder: Binder) -> QueryError:
     """The same error with what DuckDB leaves out."""
+    error = with_name_hint(error, binder)
     return _with_pivot_hint(_with_file_hint(_with_column_hint(error, blocks, binder)))
 
 

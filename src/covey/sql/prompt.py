@@ -121,6 +121,14 @@ def _read_template(tokens: TokenList, first: int, opening: int, binder: Binder) 
                 "PROMPT('Is it urgent? {0}', t.body).",
             )
         template = value
+    for a, b in rest:
+        if tokens[a].kind is TokenType.STAR or tokens[b - 1].kind is TokenType.STAR:
+            raise QueryError(
+                "A star stands for several columns, and a placeholder for one document",
+                sql=tokens.text,
+                span=tokens.span(a, b),
+                hint="Name the columns, or write COLUMNS(*) for a call about each of them.",
+            )
     arguments = tuple(tokens.span(a, b) for a, b in rest)
     _check_placeholders(tokens.text, template, span, arguments)
     return Prompt(template, arguments, (Words(template, span),))
