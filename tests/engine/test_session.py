@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -291,7 +292,25 @@ class FailingRunner:
     ("error", "kind", "message"),
     [
         (torch.OutOfMemoryError("no room\nfor it"), OutOfMemory, r"out of memory \(no room\)"),
+        (MemoryError("Unable to allocate"), OutOfMemory, r"out of memory \(Unable to allocate\)"),
+        (OSError(errno.ENOMEM, "no pages"), OutOfMemory, "out of memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you"), OutOfMemory, "of memory"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when"), OutOfMemory, "of memory"),
+        (torch.AcceleratorError("CUDA error: out of memory"), OutOfMemory, "out of memory"),
+        (RuntimeError("Triton Error [CUDA]: out of memory"), OutOfMemory, "out of memory"),
+        (
+            RunError("CUDA's driver refused cuLaunchKernel: out of memory (2)."),
+            OutOfMemory,
+            "memory",
+        ),
         (torch.AcceleratorError("lost"), RunError, "failed while it ran a chunk"),
+        (
+            RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"),
+            RunError,
+            "while it ran a chunk",
+        ),
+        (RuntimeError("The size of tensor a must match"), RuntimeError, "^The size of tensor a"),
+        (OSError(errno.EIO, "broken"), OSError, "broken"),
     ],
 )
 def test_a_device_that_fails_says_so_and_gives_the_engine_back(
@@ -304,8 +323,9 @@ def test_a_device_that_fails_says_so_and_gives_the_engine_back(
     try:
         with engine.session(documents) as session:
             session.submit(PromptBatch(REFUND, ids[:, None]))
-            with pytest.raises(kind, match=message):
+            with pytest.raises(kind, match=message) as raised:
                 list(session.run())
+            assert raised.type is kind, "only a lack of memory is one"
     finally:
         engine._runner = (engine.limits.slots, good)
     with engine.session(documents) as session:

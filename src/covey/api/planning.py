@@ -190,24 +190,29 @@ class Planning:
             yield
         except QueryError as error:
             raise derived.locate(error, self.done) from None
-        except duckdb.Error as error:
+        except (duckdb.Error, MemoryError) as error:
             raise run_error(error) from None
 
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """DuckDB's errors while a statement runs, as Covey's.
+    """DuckDB's errors while a statement runs, and a lack of memory, as Covey's.
 
     Raises:
         RunError: in DuckDB's words.
     """
     try:
         yield
-    except duckdb.Error as error:
+    except (duckdb.Error, MemoryError) as error:
         raise run_error(error) from None
 
 
-def run_error(error: duckdb.Error) -> RunError:
-    """An error of DuckDB that is no mistake in the text."""
+def run_error(error: duckdb.Error | MemoryError) -> RunError:
+    """An error of DuckDB that is no mistake in the text, or a lack of memory."""
+    if isinstance(error, MemoryError):
+        return RunError(
+            "The process has no memory left for the query. Close what else uses memory, raise its "
+            "limit (ulimit -v), or ask about fewer rows at once. Stored answers are kept."
+        )
     reason, hint, _ = read_error(error)
     return RunError(f"DuckDB could not finish the query: {reason}." + (f" {hint}" if hint else ""))

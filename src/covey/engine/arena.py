@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from covey.errors import ModelError
+from covey.engine.base import OutOfMemory
 from covey.kernels.base import KvLayer
+from covey.kernels.memory import is_out_of_memory
 from covey.models.spec import ModelSpec
 
 
@@ -22,7 +23,7 @@ class KvArena:
             a slot is written before it is read.
 
     Raises:
-        ModelError: the device has no room for it.
+        OutOfMemory: the device has no room for it.
     """
 
     def __init__(
@@ -38,9 +39,11 @@ class KvArena:
                 )
                 for _ in range(spec.layers)
             ]
-        except (torch.OutOfMemoryError, RuntimeError) as error:
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
             size = slots * spec.kv_bytes_per_token(dtype.itemsize)
-            raise ModelError(
+            raise OutOfMemory(
                 f"{slots:,} tokens of keys and values need {size:,} bytes, which {device}"
-                " does not have. Close what else uses it."
-            ) from error
+                " does not have."
+            ) from None

@@ -12,7 +12,8 @@ from dataclasses import replace
 import torch
 
 from covey.engine.arena import KvArena
-from covey.engine.base import EngineSession
+from covey.engine.base import EngineSession, OutOfMemory
+from covey.engine.device_errors import device_errors
 from covey.engine.limits import GPU_LEAST_BYTES, Limits, cpu_limits, gpu_limits
 from covey.engine.readout import answer_tokens
 from covey.engine.runtime import ChunkRunner, Runtime
@@ -24,6 +25,7 @@ from covey.hardware.rates import Rates
 from covey.kernels.base import Geometry
 from covey.kernels.choose import choose_kernels
 from covey.kernels.fast import EXACT, Fast
+from covey.kernels.memory import is_out_of_memory
 from covey.kernels.reference import ReferenceKernels
 from covey.kernels.scales import by_blocks, by_rows
 from covey.models.checkpoint import open_checkpoint
@@ -40,8 +42,6 @@ _LOG = logging.getLogger(__name__)
 # Below these, less would save no memory worth its time.
 LEAST_BUDGET = 512
 LEAST_SLOTS = 8192
-# What torch and Python call it where they have no exception of its own for it.
-_OUT_OF_MEMORY = ("DefaultCPUAllocator", "can't start new thread")
 
 
 class LoadedEngine:
@@ -78,6 +78,7 @@ class LoadedEngine:
         self._spec = spec
         self._encoder = encoder
         self._layout = layout
+        self._arena_lacks = False
         self._busy = False
 
     def session(self, documents: DocumentStore) -> EngineSession:
@@ -99,23 +100,43 @@ class LoadedEngine:
         return session
 
     def rates(self) -> Rates:
-        """Time a few chunks; see `covey.engine.timing`."""
+        """Time a few chunks, with less memory where there is too little; see `engine.timing`.
+
+        Raises:
+            ModelError: what is left beside the weights is not enough.
+        """
         # The processor works on the chunks itself where none is ever left under way.
         threads = torch.get_num_threads() if self.limits.in_flight == 1 else None
-        return measure_rates(self._ready(), self.limits.budget, self.limits.slots, threads)
+        while True:
+            try:
+                with device_errors():
+                    limits = self.limits
+                    return measure_rates(self._ready(), limits.budget, limits.slots, threads)
+            except OutOfMemory as error:
+                reason = str(error)
+            if self.shrink() is None:
+                raise ModelError(
+                    f"{self.name} is loaded, but cannot run: {reason} Close what else uses the "
+                    "memory, or take a smaller model."
+                )
 
     def _ready(self) -> ChunkRunner:
         slots = self.limits.slots
         if self._runner is None or self._runner[0] != slots:
             self._runner = None  # an arena is freed before another is made
             gc.collect()  # sessions that have ended may still refer to it, and to each other
+            self._arena_lacks = True
             self._runner = (slots, self._make_runner(slots))
+            self._arena_lacks = False
         return self._runner[1]
 
     def shrink(self) -> str | None:
-        """See `Engine.shrink`: smaller chunks first, which need less room, then a smaller arena."""
+        """See `Engine.shrink`: smaller chunks, which need less room, before a smaller arena.
+
+        Where the arena itself found no room, smaller chunks would not help.
+        """
         limits = self.limits
-        if limits.budget > LEAST_BUDGET:
+        if limits.budget > LEAST_BUDGET and not self._arena_lacks:
             self.limits = replace(limits, budget=limits.budget // 2)
             done = f"chunks of {self.limits.budget:,} tokens"
         elif limits.slots > LEAST_SLOTS:
@@ -206,9 +227,8 @@ def _within_memory(files: ModelFiles) -> Iterator[None]:
     """Turns the many ways in which memory ends while a model is loaded into a ModelError."""
     try:
         yield
-    except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
-        plain = not isinstance(error, MemoryError | torch.OutOfMemoryError)
-        if plain and not any(words in str(error) for words in _OUT_OF_MEMORY):
+    except Exception as error:
+        if not is_out_of_memory(error):
             raise
         raise ModelError(
             f"There is not enough memory to load {files.path}. Close what else uses memory, raise"

@@ -7,15 +7,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
 import numpy as np
-import torch
 
-from covey.engine.base import Answers, Counters, OutOfMemory, PromptBatch
+from covey.engine.base import Answers, Counters, PromptBatch
 from covey.engine.chunk import AnswerPart, BuiltChunk
+from covey.engine.device_errors import device_errors
 from covey.engine.grove import Grove
 from covey.engine.jobs import Job
 from covey.engine.labels import Floats
@@ -30,7 +29,7 @@ from covey.engine.runtime import ChunkRunner, Launched
 from covey.engine.scheduler import Scheduler
 from covey.engine.slices import is_large, slices
 from covey.engine.work import Part, Priors, Work
-from covey.errors import InputError, RunError, first_line
+from covey.errors import InputError, RunError
 from covey.models.spec import ModelSpec
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import Layout
@@ -46,6 +45,10 @@ SLICE_TOKENS = 1 << 17
 
 class LocalSession:
     """See `covey.engine.base.EngineSession`.
+
+    It belongs to one thread at a time, that of the query: any may go on where another stopped.
+    The tokenising thread has the queue of its pool, reads the store of documents, and writes
+    nothing but `DocumentTokens`, which says what is whose.
 
     Args:
         documents: the query's documents, to which more may be added.
@@ -84,7 +87,9 @@ class LocalSession:
         self._works: dict[int, Work] = {}
         self._numbers = itertools.count()
         self._priors = Priors()
-        self._flying: deque[tuple[BuiltChunk, ChunkReading, Launched]] = deque()
+        self._flying: deque[tuple[BuiltChunk, ChunkReading, Launched, int]] = deque()
+        self._packed_minimum = 0
+        self._evictions = 0
         self._answers: deque[Answers] = deque()
         self._tickets = 0
         self._open = True
@@ -187,7 +192,8 @@ class LocalSession:
                 yield self._answers.popleft()
                 self._check_open()
             try:
-                going = self._step()
+                with device_errors():
+                    going = self._step()
             except BaseException:
                 self._end()
                 raise
@@ -215,6 +221,7 @@ class LocalSession:
         self._flying.clear()
         self._works.clear()
         self._answers.clear()
+        self._count_slots()
         self._grove.pool.release_all()
         self._close()
 
@@ -230,29 +237,28 @@ class LocalSession:
         counters, waited = self.counters, 0.0
         while len(self._flying) < self._limits.in_flight:
             built = self._scheduler.next_chunk()
+            self._count_slots()
             if built is None:
                 break
             trees = [self._works[part.job.ticket].asked.tree for part in built.parts]
             reading = ChunkReading(built.parts, trees)
             launching = time.perf_counter()
-            with _device_errors():
-                launched = self._runner.launch(built.chunk, reading.wanted)
-            self._flying.append((built, reading, launched))
+            launched = self._runner.launch(built.chunk, reading.wanted)
+            self._flying.append((built, reading, launched, self._packed_minimum))
+            self._packed_minimum = 0
             waited += time.perf_counter() - launching
             counters.chunks += 1
             counters.fresh_tokens += len(built.chunk)
             counters.chunk_capacity += max(self._limits.budget, len(built.chunk))
-        pool = self._grove.pool
-        counters.peak_slots, counters.evictions = pool.peak, pool.evictions
         if not self._flying:
             return bool(self._queue)
         waiting = time.perf_counter()
-        built, reading, launched = self._flying.popleft()
-        with _device_errors():
-            found, seconds = launched.result()
+        built, reading, launched, minimum = self._flying.popleft()
+        found, seconds = launched.result()
         waited += time.perf_counter() - waiting
         for number, part in enumerate(built.parts):
             self._deliver(part, reading.values(number, part, found))
+        counters.minimum_tokens += minimum
         counters.device_seconds += seconds
         counters.host_seconds += time.perf_counter() - started - waited
         return True
@@ -339,23 +345,17 @@ class LocalSession:
         self._answers.append(Answers(work.ticket, rows, scores, errors))
 
     def _count_minimum(self, tokens: int) -> None:
-        self.counters.minimum_tokens += tokens
+        """Of prompts that are packed: they count with the chunk that answers the last of them."""
+        self._packed_minimum += tokens
+
+    def _count_slots(self) -> None:
+        """Bring the account of the arena up to date, on top of what earlier sessions did."""
+        pool, counters = self._grove.pool, self.counters
+        counters.peak_slots = max(counters.peak_slots, pool.peak)
+        counters.evictions += pool.evictions - self._evictions
+        self._evictions = pool.evictions
 
 
 def _places(pairs: Pairs, some: Pairs) -> Int64:
     """Where the rows of some of the pairs stand among all."""
     return np.searchsorted(pairs.rows, some.rows)
-
-
-@contextmanager
-def _device_errors() -> Iterator[None]:
-    """What a device says of itself, as Covey's errors."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise OutOfMemory(f"The device is out of memory ({first_line(error)}).") from None
-    except torch.AcceleratorError as error:
-        raise RunError(
-            f"The device failed while it ran a chunk ({first_line(error)}). What was answered "
-            "before is kept; run the query again, in a new process."
-        ) from None

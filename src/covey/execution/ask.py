@@ -17,6 +17,7 @@ from covey.engine.base import Engine, EngineSession, OutOfMemory, PromptBatch, c
 from covey.errors import RunError
 from covey.execution.answers import Answers
 from covey.execution.budget import BudgetWatch
+from covey.execution.memory import open_session, shrink
 from covey.execution.progress import Progress
 from covey.execution.readout import true_of
 from covey.execution.report import MAX_ERRORS_KEPT, OperatorReport, Report, RowError
@@ -226,11 +227,8 @@ class Asker:
         """
         self._stack.close()
         self._session = self._work = None
-        done = self._engine.shrink() if self._engine is not None else None
-        if done is None:
-            raise RunError(f"{reason} It cannot use less. {self._how_to_go_on()}")
-        note = f"The device was out of memory: the query went on with {done}."
-        self._report.notes.append(note)
+        if self._engine is not None:
+            shrink(self._engine, reason, self._report.notes, self._how_to_go_on())
         session = self._open()
         self._submitted.clear()
         for number, ticket in self._tickets.items():
@@ -290,7 +288,9 @@ class Asker:
         if self._session is None:
             self._find_store()
             engine = self._engine or self._loaded()
-            self._session = self._stack.enter_context(engine.session(self._documents))
+            how = self._how_to_go_on()
+            session = open_session(engine, self._documents, self._report.notes, how)
+            self._session = self._stack.enter_context(session)
             carry_on(self._session.counters, self._report.counters)
             self._report.counters = self._session.counters
             if self._watch is not None:

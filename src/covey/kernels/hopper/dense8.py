@@ -28,6 +28,7 @@ from covey.kernels.hopper.dense import (
     run_flash_attention,
 )
 from covey.kernels.hopper.fp8 import group_scale
+from covey.kernels.memory import is_out_of_memory
 
 _FP8 = torch.float8_e4m3fn
 _ROWS = 32  # of a program
@@ -178,6 +179,8 @@ def load_fp8_attention(geometry: Geometry, device: torch.device) -> DenseAttenti
         wrong = _trial(geometry, device)
         reason = None if wrong < _TOLERANCE else f"it is wrong by {wrong:.1e}"
     except Exception as problem:  # whatever CUDA raises
+        if is_out_of_memory(problem):
+            raise
         reason = f"{type(problem).__name__}: {first_line(problem)}".rstrip(": ")
     if reason is not None:
         raise ModelError(

@@ -23,6 +23,7 @@ from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.products import Products
 from covey.kernels.hopper.rows import multiply_rows
 from covey.kernels.hopper.trial import products_error
+from covey.kernels.memory import is_out_of_memory
 
 
 def choose_products(device: torch.device) -> tuple[Products, str]:
@@ -37,6 +38,8 @@ def choose_products(device: torch.device) -> tuple[Products, str]:
             products = make(device)
             wrong = products_error(products, device, by_rows=False)
         except Exception as problem:  # whatever CUDA raises, the next is tried
+            if is_out_of_memory(problem):
+                raise
             because = f"{type(problem).__name__}: {first_line(problem)}".rstrip(": ")
             reasons.append(f"{name} failed: {because}")
             continue
@@ -58,6 +61,8 @@ def choose_row_products(device: torch.device) -> tuple[Products, str]:
         wrong = products_error(products, device, by_rows=True)
         reason = None if wrong is None else f"it is wrong by {wrong:.1e}"
     except Exception as problem:  # whatever CUDA raises
+        if is_out_of_memory(problem):
+            raise
         reason = f"{type(problem).__name__}: {first_line(problem)}".rstrip(": ")
     if reason is not None:
         raise ModelError(

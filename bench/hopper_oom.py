@@ -1,0 +1,149 @@
+"""Whether a query ends, with the same answers, on a GPU whose memory runs out.
+
+    python bench/make_checkpoint.py CHECKPOINT --tokenizer TOKENIZER.json
+    python bench/hopper_oom.py CHECKPOINT [--rows N]
+
+A query of two conditions runs undisturbed; then other memory of the GPU is filled, once before
+the arena of keys and values is made, and once behind it, so that chunks find no room for their
+activations. Each time the query must end by using less, with the same answers, but for margins
+that narrower chunks round to the other side of zero, and with counters that add up. Prints what
+was given up; the exit status is 1 where something is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+import covey
+from covey.engine.loaded import LoadedEngine
+from covey.engine.local import LocalModel
+from gpu_timing import versions
+from hopper_shapes import make_shape
+
+QUERY = """
+    SELECT id, AI.MARGIN(PROMPT('Is the reviewer happy? {0}', body)) AS happy,
+           AI.MARGIN(PROMPT('Is it about food? {0}', body)) AS food
+    FROM reviews ORDER BY id
+"""
+# Left free where the arena is to find no room, and where only chunks are.
+_LEFT_BEFORE_ARENA = 6 << 30
+_LEFT_FOR_CHUNKS = 256 << 20
+# Margins of the same prompt in other chunks differ by rounding.
+_TOLERANCE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a query gave and counted, and what the engine ended with."""
+
+    margins: np.ndarray
+    report: covey.Report
+    budget: int
+    slots: int
+
+
+class Held:
+    """A model source whose engine is loaded once, and whose limits are set back for each run."""
+
+    def __init__(self, source: LocalModel) -> None:
+        self._source = source
+        self.name, self.kinds, self.outlook = source.name, source.kinds, source.outlook
+        engine = source.open()
+        if not isinstance(engine, LoadedEngine):
+            raise SystemExit("the model did not load as an engine of its own")
+        self.engine, self._limits = engine, engine.limits
+
+    def open(self) -> LoadedEngine:
+        """See `ModelSource.open`."""
+        return self.engine
+
+    def reset(self) -> None:
+        """Free the arena; the next session makes one of the size that was planned."""
+        self.engine.limits, self.engine._runner = self._limits, None
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def fill(left: int) -> torch.Tensor:
+    """Take the GPU's free memory, but for some bytes."""
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    free = torch.cuda.mem_get_info()[0]
+    return torch.empty(max(free - left, 0), dtype=torch.uint8, device="cuda")
+
+
+def run(model: Held, texts: list[str]) -> Run:
+    """Ask about every text."""
+    with covey.connect(model, cache=False, progress=False) as con:
+        con.register("reviews", pa.table({"id": range(len(texts)), "body": texts}))
+        query = con.run(QUERY)
+        table = query.arrow()
+    margins = np.stack([table["happy"].to_numpy(), table["food"].to_numpy()], axis=1)
+    limits = model.engine.limits
+    return Run(margins, query.report, limits.budget, limits.slots)
+
+
+def faults(label: str, found: Run, expected: Run) -> list[str]:
+    """What is wrong with a run beside the undisturbed one; prints what it gave up."""
+    ours, theirs = found.report.counters, expected.report.counters
+    print(f"{label}: chunks of {found.budget:,} tokens, room for {found.slots:,}")
+    for note in found.report.notes:
+        print(f"  {note}")
+    difference = np.abs(found.margins - expected.margins)
+    turned = int(((found.margins > 0) != (expected.margins > 0)).sum())
+    print(
+        f"  margins differ by {difference.max():.3f} at most, {turned} turned;"
+        f" {ours.fresh_tokens:,} tokens computed for {theirs.fresh_tokens:,},"
+        f" peak {ours.peak_slots:,}, {ours.evictions:,} evictions"
+    )
+    checks = {
+        "nothing ran out": bool(found.report.notes),
+        "a margin is missing": not np.isnan(found.margins).any(),
+        "margins differ": bool(difference.max() <= _TOLERANCE),
+        "prompts were lost or counted twice": ours.prompts == theirs.prompts,
+        "requested tokens do not add up": ours.requested_tokens == theirs.requested_tokens,
+        "fewer tokens than the minimum": ours.fresh_tokens >= ours.minimum_tokens > 0,
+        "the peak is above the arena": 0 < ours.peak_slots <= expected.slots,
+    }
+    return [f"{label}: {fault}" for fault, good in checks.items() if not good]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the query three times; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Run a query on a GPU that is full.")
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--rows", type=int, default=600)
+    options = parser.parse_args(arguments)
+    print(versions())
+    model = Held(LocalModel(options.checkpoint, device="cuda"))
+    shape = make_shape("filter-reviews", options.checkpoint / "tokenizer.json")
+    texts = list(shape.anchors[: options.rows])
+    expected = run(model, texts)
+    print(f"undisturbed: chunks of {expected.budget:,} tokens, room for {expected.slots:,}")
+    wrong = [f"undisturbed: {note}" for note in expected.report.notes]
+
+    model.reset()
+    ballast = fill(_LEFT_BEFORE_ARENA)
+    wrong += faults("no room for the arena", run(model, texts), expected)
+    del ballast
+
+    model.reset()
+    model.engine._ready()
+    ballast = fill(_LEFT_FOR_CHUNKS)
+    wrong += faults("no room for chunks", run(model, texts), expected)
+    del ballast
+    print("\n".join(wrong) or "all as it should be")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
