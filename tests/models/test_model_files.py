@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,15 @@ def test_bytes_of_no_tensor_are_in_the_fingerprint(originals: dict[str, Path], t
     longer = tmp_path / "longer.gguf"
     longer.write_bytes(originals["gguf"].read_bytes() + b"\0")
     assert fingerprint(longer) != fingerprint(originals["gguf"])
+
+
+def test_no_thread_is_left_that_a_fork_would_lose(path: Path) -> None:
+    def hashing() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if "covey-hash" in thread.name]
+
+    files = ModelFiles(path)
+    assert files.spec and files.encoder and not hashing()
+    assert LocalModel(path).open().fingerprint and not hashing()
 
 
 def test_large_pieces_are_hashed_like_small_ones(
