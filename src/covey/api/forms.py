@@ -14,7 +14,14 @@ from duckdb.sqltypes import DuckDBPyType
 
 from covey.api.planning import Columns
 from covey.errors import InputError, RunError, first_line
-from covey.execution.arrow_types import distinct_names, inner, leaves, restored
+from covey.execution.arrow_types import (
+    MOST_LEVELS,
+    distinct_names,
+    inner,
+    leaves,
+    restored,
+    too_deep,
+)
 from covey.sql.bind import read_error
 
 if TYPE_CHECKING:
@@ -45,7 +52,8 @@ class Form:
         for name, kind in columns:
             lacking = next(self.lacks(kind), None)
             if lacking is not None:
-                whole = "" if str(kind) == lacking else f" ({kind})"
+                shown = str(kind)
+                whole = "" if shown == lacking or len(shown) > 200 else f" ({kind})"
                 raise InputError(
                     f"The column {name!r} is of type {lacking}{whole}, which {self.name} cannot "
                     f'hold. Cast it in the query, to text for example: CAST("{name}" AS VARCHAR).'
@@ -71,7 +79,9 @@ class Form:
 
 def _nowhere(kind: DuckDBPyType) -> Iterator[str]:
     """Types that DuckDB's Python package hands on in no form."""
-    return (str(part) for part in leaves(kind) if str(part) == "TYPE")
+    if too_deep(kind):
+        yield f"{str(kind)[:20]}… with more than {MOST_LEVELS} levels"
+    yield from (str(part) for part in leaves(kind) if str(part) == "TYPE")
 
 
 def _no_object(kind: DuckDBPyType) -> Iterator[str]:

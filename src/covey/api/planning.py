@@ -192,6 +192,17 @@ class Planning:
             raise derived.locate(error, self.done) from None
         except (duckdb.Error, MemoryError) as error:
             raise run_error(error) from None
+        except RecursionError:
+            raise derived.locate(_too_deep(derived.text), self.done) from None
+
+
+def _too_deep(sql: str) -> QueryError:
+    """What is nested so deep that reading it takes more of Python's stack than is left."""
+    return QueryError(
+        "This statement is nested too deep",
+        sql=sql,
+        hint="Store a part of it first, CREATE TEMP TABLE … AS SELECT …, and query the table.",
+    )
 
 
 @contextmanager

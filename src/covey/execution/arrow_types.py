@@ -20,6 +20,8 @@ _MARK = b"duckdb_type"
 _AS_TEXT = ("UHUGEINT", "BIT", "TIME WITH TIME ZONE")
 # By what DuckDB calls the kind of a type.
 _RENAMED = ("hugeint", "uuid", "enum", "tuple")
+# Arrow holds some more; the batch of rows is a level of its own.
+MOST_LEVELS = 60
 _NESTED = ("list", "array", "struct", "map", "union", "tuple")
 
 
@@ -34,9 +36,21 @@ def inner(kind: DuckDBPyType) -> list[tuple[str, DuckDBPyType]]:
 
 def leaves(kind: DuckDBPyType) -> Iterator[DuckDBPyType]:
     """The type, and what is in it at whatever depth."""
-    yield kind
-    for _, part in inner(kind):
-        yield from leaves(part)
+    return (part for part, _ in _levels(kind))
+
+
+def too_deep(kind: DuckDBPyType) -> bool:
+    """Whether a type has more levels than Arrow takes."""
+    return any(level > MOST_LEVELS for _, level in _levels(kind))
+
+
+def _levels(kind: DuckDBPyType) -> Iterator[tuple[DuckDBPyType, int]]:
+    """The type and all that is in it, with the level of each."""
+    left = [(kind, 1)]
+    while left:
+        part, level = left.pop()
+        yield part, level
+        left += [(each, level + 1) for _, each in reversed(inner(part))]
 
 
 def carried(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:

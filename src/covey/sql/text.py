@@ -46,6 +46,8 @@ _RESERVED = frozenset(
 QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
 # What a subquery may begin with besides; DuckDB takes them for no column.
 _ALSO_QUERIES = ("TABLE", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE", "SHOW")
+# DuckDB takes no expression of more levels, and brackets beyond may be too many for its stack.
+MOST_LEVELS = 1000
 _OPEN = set(_PAIRS)
 _CLOSE = set(_PAIRS.values())
 
@@ -121,7 +123,12 @@ class TokenList(Sequence[Token]):
     def _match_brackets(self) -> dict[int, int]:
         partner: dict[int, int] = {}
         stack: list[int] = []
+        cases = 0
         for i, token in enumerate(self.tokens):
+            if token.word in ("CASE", "END"):
+                cases = cases + 1 if token.word == "CASE" else max(cases - 1, 0)
+            if len(stack) + cases > MOST_LEVELS:
+                raise self._too_deep(token)
             if token.kind in _OPEN:
                 stack.append(i)
             elif token.kind in _CLOSE:
@@ -143,6 +150,15 @@ class TokenList(Sequence[Token]):
                 hint="Close it.",
             )
         return partner
+
+    def _too_deep(self, token: Token) -> QueryError:
+        return QueryError(
+            f"Brackets and CASE are nested deeper than {MOST_LEVELS:,} levels here",
+            sql=self.text,
+            span=(token.start, token.end),
+            hint="Leave out those around nothing else, or store a part of the query first, "
+            "CREATE TEMP TABLE … AS SELECT …, and query the table.",
+        )
 
     def is_open(self, index: int) -> bool:
         return self.tokens[index].kind in _OPEN
