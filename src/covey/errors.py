@@ -12,6 +12,9 @@ import re
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# Characters of a line of SQL that a message shows, and those of them before the mistake.
+_LONGEST_LINE = 400
+_BEFORE = 80
 
 
 class CoveyError(Exception):
@@ -104,15 +107,22 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 def underline(text: str, span: tuple[int, int]) -> list[str]:
     """The line that holds `span`, and a line of carets under it.
 
-    A span that runs over several lines is underlined to the end of its first.
+    A span that runs over several lines is underlined to the end of its first. Of a long
+    line the part around its start is shown.
     """
     start, end = span
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", start)
     line_end = len(text) if line_end < 0 else line_end
+    before = after = ""
+    if line_end - line_start > _LONGEST_LINE:
+        shown = max(line_start, min(start - _BEFORE, line_end - _LONGEST_LINE))
+        before = "…" if shown > line_start else ""
+        after = "…" if shown + _LONGEST_LINE < line_end else ""
+        line_start, line_end = shown, min(shown + _LONGEST_LINE, line_end)
     # A tab before the carets must stay a tab, or they stand in the wrong place.
     pad = "".join("\t" if c == "\t" else " " for c in text[line_start:start])
     width = max(1, min(end, line_end) - start)
     # What a terminal cannot print (halves of surrogate pairs, NUL …) must not hide the place.
     line = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text[line_start:line_end])
-    return ["    " + line, "    " + pad + "^" * width]
+    return [f"    {before}{line}{after}", "    " + " " * len(before) + pad + "^" * width]

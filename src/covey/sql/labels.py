@@ -56,13 +56,14 @@ def read_labels(
                 "name and its description: (SELECT name, meaning FROM topics).",
             )
         value = [row[0] if len(row) == 1 else row for row in rows]
-    labels = check_labels([_read_label(each, refuse) for each in value], refuse)
+    # One more than there may be shows mistakes, however many there are.
+    labels = check_labels([_read_label(each, refuse) for each in value[: MOST_LABELS + 1]], refuse)
     if len(labels) < least:
         count = "a label" if least == 1 else "two or more labels"
         raise refuse(f"A classification needs {count}, not {len(labels)}")
     if len(labels) > MOST_LABELS:
         raise refuse(
-            f"A classification takes at most {MOST_LABELS:,} labels, not {len(labels):,}",
+            f"A classification takes at most {MOST_LABELS:,} labels, not {len(value):,}",
             "Classify into groups first, then within each group.",
         )
     return labels

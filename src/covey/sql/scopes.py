@@ -6,7 +6,9 @@ would know a table of the same name, or none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePath
 
 from sqlglot import TokenType
@@ -35,12 +37,12 @@ _SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
 def shared_table(tokens: TokenList, span: Span) -> int | None:
     """The token of a table, read inside a span, that a WITH clause around it defines."""
     first, last = tokens.index_at(span[0]), tokens.index_at(span[1])
-    shared: list[Defined] | None = None
-    for i in range(first + 1, last):
-        if _is_table(tokens, i, first):
-            shared = definitions(tokens) if shared is None else shared
-            if _is_shared(tokens, i, first, shared):
-                return i
+    shared = definitions(tokens)
+    names = {each.name for each in shared}
+    for i in range(first + 1, last) if shared else ():
+        named = tokens[i].text.lower() in names and _is_table(tokens, i, first)
+        if named and _is_shared(tokens, i, first, shared):
+            return i
     return None
 
 
@@ -50,7 +52,7 @@ def is_defined(tokens: TokenList, i: int) -> bool:
     return _is_shared(tokens, i, i, definitions(tokens)) or _is_entry_around(tokens, name, i)
 
 
-def _is_shared(tokens: TokenList, i: int, first: int, shared: list[Defined]) -> bool:
+def _is_shared(tokens: TokenList, i: int, first: int, shared: Sequence[Defined]) -> bool:
     around = [each for each in shared if each.hides(tokens[i].text.lower(), i)]
     inmost = max(around, key=lambda each: each.clause, default=None)
     return inmost is not None and inmost.clause < first
@@ -164,7 +166,8 @@ class Defined:
         return name == self.name and self.first < place < self.last
 
 
-def definitions(tokens: TokenList) -> list[Defined]:
+@lru_cache(maxsize=16)
+def definitions(tokens: TokenList) -> Sequence[Defined]:
     """What all WITH clauses of a statement define."""
     found = []
     around = [len(tokens)]
