@@ -30,6 +30,12 @@ def connect(answer: Any = None, label: Any = None, **options: Any) -> covey.Conn
     return con
 
 
+def endless() -> list[Any]:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
 def closed() -> covey.Connection:
     con = connect()
     con.close()
@@ -77,6 +83,13 @@ CASES: dict[str, Callable[[], Any]] = {
     ),
     "a budget that is no number": lambda: connect(max_cost="5"),
     "a budget below nothing": lambda: connect().sql(ASK, max_tokens=-1),
+    "a parameter that holds itself": lambda: connect().sql("SELECT ?", [endless()]),
+    "an option that holds itself": lambda: connect().table("t").ai_filter("{body}", x=endless()),
+    "a mapping as an option": lambda: connect().table("t").ai_filter("{body}", x={1: 2}).query(),
+    "labels that are none": lambda: connect().table("t").ai_classify("{body}", None),  # type: ignore[arg-type]
+    "NUL in the name of a database": lambda: connect(database="a\0b"),
+    "half a surrogate pair in the name of a database": lambda: connect(database="a\ud83d"),
+    "calibration by a wrong kind": lambda: connect().calibrate("{body}", 3),
     "a price that is no number": lambda: connect(price_per_hour="much"),
     "a plan in a form that nobody has": lambda: connect().explain(ASK, "yaml"),
     "register of a wrong kind": lambda: connect().register("x", 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -16,6 +17,8 @@ from covey.sql.text import quote_text
 # Of the memory of the machine, as DuckDB finds it: the model and its documents need the
 # rest. What does not fit goes to a file.
 MEMORY_SHARE = "50%"
+# Of a surrogate pair; what a name's bytes hold that are no UTF-8 is such in Python, too.
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ def open_database(
         InputError: it cannot be opened.
     """
     file = str(database)
+    if "\0" in file or _HALF.search(file):
+        raise InputError(f"The database {file!r} cannot be opened: that is no name of a file.")
     if not file.startswith(":memory:") and Path(file).exists() and not Path(file).is_file():
         # DuckDB would wait for somebody who writes to a pipe.
         raise InputError(f"The database {database} is no file. Name one, or a new one.")

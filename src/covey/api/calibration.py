@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from covey.api.planning import Planning
-from covey.api.sources import unregister
+from covey.api.sources import register, unregister
 from covey.api.tables import start
 from covey.api.written import sql_expression
 from covey.errors import InputError
@@ -132,7 +132,7 @@ def calibrate(
         return _calibrate(connection, question, labelled, label, options)
     table = connection.new_objects().new_name("labelled")
     try:
-        connection.register(table, labelled)
+        register(connection.duckdb, connection.new_objects(), table, labelled, "labelled")
         return _calibrate(connection, question, table, label, options)
     finally:
         # A failed transaction takes it along.

@@ -140,7 +140,13 @@ def _literals(
                 hint=f"Values are given for: {known}.",
             )
         used.add(place.name)
-        yield place.span, sql_literal(values[place.name])
+        try:
+            yield place.span, sql_literal(values[place.name])
+        except RecursionError:
+            raise InputError(
+                f"The value of {sql[slice(*place.span)]} holds itself, or lists too deep in one "
+                "another to be written in SQL."
+            ) from None
     if left := [name for name in values if name not in used]:
         raise InputError(f"The value ${left[0]} has no place in the text.")
 

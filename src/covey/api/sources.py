@@ -25,7 +25,11 @@ _CAST = "Cast it first, to text for example."
 
 
 def register(
-    connection: duckdb.DuckDBPyConnection, objects: TemporaryObjects, name: str, data: Any
+    connection: duckdb.DuckDBPyConnection,
+    objects: TemporaryObjects,
+    name: str,
+    data: Any,
+    title: str | None = None,
 ) -> None:
     """Make `data` a table of that name.
 
@@ -38,6 +42,7 @@ def register(
         name: any name; one that is taken is replaced.
         data: a pandas or polars frame, an Arrow table, batch, reader or dataset, a
             path that DuckDB can read, or a DuckDB relation.
+        title: what messages call it; None takes the name.
 
     Raises:
         InputError: the data is of no such kind, or cannot be read; what the name meant before
@@ -45,18 +50,19 @@ def register(
     """
     if not isinstance(name, str) or not name:
         raise InputError(f"A registered table needs a name, which {name!r} is not.")
+    title = title or name
     try:
         if isinstance(data, str | PathLike):
-            source = _try_path(connection, name, fspath(data))
+            source = _try_path(connection, title, fspath(data))
             _forget(connection, name)
             body = f"AS FROM {quote_text(source)}"
             connection.execute(f"CREATE OR REPLACE TEMP VIEW {quote_name(name)} {body}").fetchall()
         else:
-            data = _Trial(connection, objects, name).readable(data)
+            data = _Trial(connection, objects, title).readable(data)
             _forget(connection, name)
             connection.register(name, data)
     except duckdb.Error as error:
-        raise InputError(f"{name!r} cannot be registered: {read_error(error)[0]}.") from None
+        raise InputError(f"{title!r} cannot be registered: {read_error(error)[0]}.") from None
 
 
 def unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:

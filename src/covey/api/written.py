@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,15 @@ def sql_value(value: Any) -> str:
     Raises:
         InputError: it is of no kind that an option can have.
     """
+    try:
+        return _constant(value)
+    except RecursionError:
+        raise InputError(
+            "A value that holds itself cannot be written as an SQL constant."
+        ) from None
+
+
+def _constant(value: Any) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -46,9 +55,10 @@ def sql_value(value: Any) -> str:
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return repr(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{quote_text(k)}: {sql_value(v)}" for k, v in value.items()) + "}"
+        fields = (f"{quote_text(str(k))}: {_constant(v)}" for k, v in value.items())
+        return "{" + ", ".join(fields) + "}"
     if isinstance(value, Sequence):
-        return "[" + ", ".join(map(sql_value, value)) + "]"
+        return "[" + ", ".join(map(_constant, value)) + "]"
     raise InputError(f"{value!r} cannot be written as an SQL constant.")
 
 
@@ -58,6 +68,8 @@ def sql_labels(labels: Sequence[str] | Mapping[str, str | None]) -> str:
         raise InputError(f"labels is a list of texts, not the text {labels!r}.")
     if isinstance(labels, Mapping):
         return sql_value([{"label": text, "description": d} for text, d in labels.items()])
+    if not isinstance(labels, Iterable):
+        raise InputError(f"labels is a list of texts, not of type {type(labels).__name__}.")
     return sql_value(list(labels))
 
 
