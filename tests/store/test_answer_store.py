@@ -19,7 +19,7 @@ from covey.execution.store import store as store_module
 from covey.execution.store.keys import prompt_keys, question_digest
 from covey.execution.store.location import CacheOptions
 from covey.execution.store.store import AnswerStore, NewAnswers, StoredQuestion
-from covey.hardware.cache import cache_folder
+from covey.hardware.cache import cache_folder, write_whole
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Label, Question, QuestionKind
 from covey.testing import PlantedModel
@@ -142,6 +142,26 @@ def test_the_store_lies_where_it_is_told_and_is_private(tmp_path, monkeypatch):
     assert cache_folder() == Path.home() / ".cache" / "covey"
     monkeypatch.setattr("sys.platform", "darwin")
     assert cache_folder() == Path.home() / "Library" / "Caches" / "covey"
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch):
+    def none():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("COVEY_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", none)
+    with pytest.raises(covey.InputError, match="COVEY_CACHE"):
+        covey.connect(model())
+
+
+def test_a_file_of_the_cache_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    def full(path, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    write_whole(tmp_path / "rates" / "a.json", b"{}")
+    assert not list((tmp_path / "rates").iterdir())
 
 
 @pytest.mark.parametrize("cache", [3, "", None])
