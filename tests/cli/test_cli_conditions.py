@@ -126,6 +126,23 @@ def test_a_signal_ends_a_query_in_good_order(
     assert AnswerStore(CacheOptions()).summary()["answers"] >= 10
 
 
+def test_a_signal_that_meets_an_exec_gives_its_own_code(tmp_path: Path) -> None:
+    """Python remembers that an `exec` was interrupted, and would end with 130."""
+    script = (
+        "import os, signal, covey.cli.main, covey.cli.app\n"
+        "def meets(*words):\n"
+        "    with covey.cli.guard.in_good_order():\n"
+        "        exec('os.kill(os.getpid(), signal.SIGTERM)')\n"
+        "        raise AssertionError\n"
+        "covey.cli.app.Commands._run = meets\n"
+        "covey.cli.main.main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (143, b"Stopped.\n")
+
+
 @pytest.mark.parametrize("at", range(0, 1000, 200))
 def test_an_interrupt_at_any_moment_gives_no_traceback(at: int, tmp_path: Path) -> None:
     # The first 30 ms are Python's own.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
 import signal
 import sys
 
@@ -14,11 +16,18 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 
 from covey.cli.guard import ended
 from covey.cli.streams import prepare_streams
+from covey.execution.stop import last_stop
 
 
 def main() -> None:
     """Run the command that the arguments name, and exit."""
-    sys.exit(ended(_run))
+    code = ended(_run)
+    if last_stop() is not None:
+        # Where the signal met an `exec`, as imports have many, Python would end with 130
+        # whatever signal it was.
+        atexit._run_exitfuncs()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _run() -> int:
@@ -28,5 +37,8 @@ def _run() -> int:
     logger.setLevel(logging.INFO)
     from covey.cli.app import app
 
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
     return 0
