@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -162,6 +163,92 @@ def test_a_special_token_in_the_vocabulary_is_not_found_as_a_whole_word(saved: P
     spec["added_tokens"].append({**spec["added_tokens"][0], "id": 450, "content": "stop"})
     saved.write_text(json.dumps(spec))
     assert 450 not in encoder_from_file(saved).ids("stop")
+
+
+def test_a_tokenizer_that_has_no_tokens_for_a_text_is_a_model_error(saved: Path) -> None:
+    spec = json.loads(saved.read_text())
+    spec["model"] = {"type": "WordLevel", "vocab": {"TRUE": 0}, "unk_token": "<unk>"}
+    saved.write_text(json.dumps(spec))
+    encoder = encoder_from_file(saved)
+    assert encoder.ids("TRUE") == [0]
+    for encode in (lambda: encoder.ids("x"), lambda: encoder.encode(["TRUE", "x"])):
+        with pytest.raises(ModelError, match="cannot encode a text"):
+            encode()
+
+
+def spoil(change: str, model: dict[str, Any]) -> None:
+    first, second = list(model["vocab"])[:2]
+    match change:
+        case "one id twice":
+            model["vocab"][first] = model["vocab"][second]
+        case "a negative id":
+            model["vocab"][first] = -1
+        case "an id that is no number":
+            model["vocab"][first] = "7"
+        case "a merge of nothing":
+            model["merges"].append(["no such", "tokens"])
+        case "a merge of three":
+            model["merges"].append(["a", "b", "c"])
+        case "chance":
+            model["dropout"] = 0.1
+        case "another kind":
+            model["type"] = "Other"
+        case "no vocabulary":
+            del model["vocab"]
+
+
+CHANGES = ["one id twice", "a negative id", "an id that is no number", "a merge of nothing"]
+CHANGES += ["a merge of three", "chance", "another kind", "no vocabulary"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_damaged_vocabulary_is_a_model_error(saved: Path, change: str) -> None:
+    spec = json.loads(saved.read_text())
+    spoil(change, spec["model"])
+    saved.write_text(json.dumps(spec))
+    with pytest.raises(ModelError, match=r"tokenizer\.json"):
+        encoder_from_file(saved)
+
+
+def test_a_tokenizer_neither_cuts_nor_pads(saved: Path) -> None:
+    """Both are a caller's wishes that a file may have kept."""
+    plain = encoder_from_file(saved).encode(NASTY)
+    tokenizer = Tokenizer.from_file(str(saved))
+    tokenizer.enable_truncation(2)
+    tokenizer.enable_padding(length=99)
+    tokenizer.save(str(saved))
+    for found, expected in zip(encoder_from_file(saved).encode(NASTY), plain, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "processor",
+    [
+        {"type": "BertProcessing", "sep": ["x", 0], "cls": ["y", 1]},
+        {"type": "TemplateProcessing", "single": [], "special_tokens": {}},
+        {"type": "TemplateProcessing", "single": ["x"], "special_tokens": {}},
+        {"type": "Sequence", "processors": None},
+        {"type": "Sequence"},
+        "x",
+        [],
+        {},
+    ],
+    ids=str,
+)
+def test_what_is_put_around_texts_is_known_or_refused(processor: object) -> None:
+    with pytest.raises(ModelError, match="post_processor cannot be read"):
+        leading_token({"post_processor": processor})
+
+
+def test_a_token_behind_every_text_is_refused() -> None:
+    token = {"SpecialToken": {"id": "<s>", "type_id": 0}}
+    template = {
+        "type": "TemplateProcessing",
+        "single": [{"Sequence": {"id": "A"}}, token],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [7], "tokens": ["<s>"]}},
+    }
+    with pytest.raises(ModelError, match="more around a text"):
+        leading_token({"post_processor": template})
 
 
 def test_fingerprint_follows_the_vocabulary(saved: Path) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,9 @@ class TextEncoder:
         return text
 
     def ids(self, text: str) -> list[int]:
-        """Token ids of one text, nothing added around it."""
-        found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        """Token ids of one text, nothing added around it; ModelError as for `encode`."""
+        with _encoding():
+            found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return found
 
     def encode(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
@@ -57,10 +59,12 @@ class TextEncoder:
 
         Raises:
             UnicodeError: a text holds a lone surrogate, which has no encoding.
+            ModelError: the tokenizer's own rules cannot encode a text.
         """
         for text in texts:
             text.encode()
-        encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        with _encoding():
+            encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         rows = [np.asarray(e.ids, dtype=np.int32) for e in encoded]
         offsets = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum([len(r) for r in rows], out=offsets[1:])
@@ -92,7 +96,8 @@ def encoder_from_file(path: Path, vocab: int | None = None) -> TextEncoder:
         # What a caller asks for around or instead of a text's own tokens.
         spec |= {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
         _drop_unreachable(model, added)
-        encoder = _guarded(lambda: TextEncoder(Tokenizer.from_str(json.dumps(spec))))
+        with _guarded():
+            encoder = TextEncoder(Tokenizer.from_str(json.dumps(spec)))
         ids = _token_ids(model["vocab"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelError(
@@ -113,14 +118,30 @@ def _token_ids(vocab: object) -> list[int]:
     return list(vocab.values()) if isinstance(vocab, dict) else list(range(len(vocab)))  # type: ignore[arg-type]
 
 
-def _guarded(build: Callable[[], TextEncoder]) -> TextEncoder:
-    """What is built; ValueError where the tokenizer library refuses or breaks off."""
+@contextmanager
+def _guarded() -> Iterator[None]:
+    """ValueError where the tokenizer library refuses or breaks off."""
     try:
-        return build()
-    except (KeyboardInterrupt, SystemExit, MemoryError):
+        yield
+    except (KeyboardInterrupt, SystemExit, MemoryError, UnicodeError):
         raise
     except BaseException as error:  # Rust raises plain Exception, and panics past it
         raise ValueError(str(error)) from error
+
+
+@contextmanager
+def _encoding() -> Iterator[None]:
+    """ModelError where a tokenizer has no tokens for a text, which its file should prevent."""
+    try:
+        with _guarded():
+            yield
+    except UnicodeError:
+        raise
+    except ValueError as error:
+        raise ModelError(
+            f"The model's tokenizer cannot encode a text: {error}. Its tokenizer.json is damaged"
+            " or incomplete; fetch it again."
+        ) from error
 
 
 def encoder_from_gguf(
@@ -150,20 +171,27 @@ def encoder_from_gguf(
         "merges": [tuple(merge.split(" ", 1)) for merge in merges],
     }
 
-    def build() -> TextEncoder:
-        bpe = models.BPE(model["vocab"], model["merges"], ignore_merges=whole_words)
-        tokenizer = Tokenizer(bpe)
-        if normalizer is not None:
-            tokenizer.normalizer = normalizer
-        tokenizer.pre_tokenizer = splitter
-        tokenizer.decoder = decoders.ByteLevel()
-        return TextEncoder(tokenizer)
-
     try:
         _drop_unreachable(model, control)
-        return _guarded(build)
+        with _guarded():
+            return _byte_level(model, normalizer, splitter, whole_words)
     except ValueError as error:
         raise ModelError(f"{path} holds an inconsistent vocabulary: {error}.") from error
+
+
+def _byte_level(
+    model: dict[str, Any],
+    normalizer: normalizers.Normalizer | None,
+    splitter: pre_tokenizers.PreTokenizer,
+    whole_words: bool,
+) -> TextEncoder:
+    bpe = models.BPE(model["vocab"], model["merges"], ignore_merges=whole_words)
+    tokenizer = Tokenizer(bpe)
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = splitter
+    tokenizer.decoder = decoders.ByteLevel()
+    return TextEncoder(tokenizer)
 
 
 def _word_splitting(
