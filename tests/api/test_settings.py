@@ -17,7 +17,7 @@ from covey.prompts.documents import DocumentStore
 from covey.sql.lift import lift
 from covey.testing import PlantedModel
 
-SCORES = "SELECT a, AI.SCORE(PROMPT('q {0}', a)) FROM t ORDER BY a ASC"
+SCORES = "SELECT a, round(AI.SCORE(PROMPT('q {0}', a)), 6) FROM t ORDER BY a ASC"
 RIGHT = [("a", 0.25), ("b", 0.5), ("c", 0.75)]
 
 
@@ -67,6 +67,8 @@ def test_answers_stand_beside_their_rows(con: covey.Connection, setting: str) ->
     [
         *("hash(x) AS 1", "strlen(x) AS 0", "count(x) AS 7", "txid_current() AS random()"),
         *("getvariable(x) AS 0", "duckdb_functions() AS TABLE SELECT 1 AS one"),
+        *("lower(x) AS 'x'", "upper(x) AS 'x'", "list_contains(x, y) AS true", "len(x) AS 0"),
+        *("current_schema() AS 'x'", "duckdb_views() AS TABLE SELECT 1 AS one"),
     ],
 )
 def test_a_macro_of_the_users_changes_nothing_of_coveys(con: covey.Connection, macro: str) -> None:
@@ -86,8 +88,9 @@ def test_tables_and_columns_may_be_called_anything(con: covey.Connection, name: 
     con.run(f"CREATE MACRO {name}(x) AS 'macro ' || x")
     for column in columns:
         query = (
-            f"SELECT {column}, {name}({column}) FROM {name} WHERE AI.IF(PROMPT('x {{0}}', {column}))"
-            f" AND AI.SCORE(PROMPT('y {{0}}', {column})) > 0.1 LIMIT 3"
+            f"SELECT {column}, {name}({column}) FROM {name} "
+            f"WHERE AI.IF(PROMPT('x {{0}}', {column})) "
+            f"AND AI.SCORE(PROMPT('y {{0}}', {column})) > 0.1 LIMIT 3"
         )
         assert con.run(query).fetchall() == [("c", "macro c")]
     pairs = (

@@ -18,13 +18,14 @@ from covey.sql.text import EditedText, Token, TokenList, read_tokens
 # Name and text of what a database brings along when it is opened or attached; later ones are
 # judged when they are made. Temporary views are data that the user has registered.
 _DEFINED = """
-    SELECT lower(view_name), sql FROM system.main.duckdb_views() WHERE NOT internal
+    SELECT system.main.lower(view_name), sql FROM system.main.duckdb_views() WHERE NOT internal
         AND NOT temporary
-    UNION ALL SELECT lower(function_name), macro_definition FROM system.main.duckdb_functions()
+    UNION ALL SELECT system.main.lower(function_name), macro_definition
+        FROM system.main.duckdb_functions()
         WHERE macro_definition IS NOT NULL AND NOT internal AND database_name <> 'temp'
-    UNION ALL SELECT lower(table_name), sql FROM system.main.duckdb_triggers()"""
+    UNION ALL SELECT system.main.lower(table_name), sql FROM system.main.duckdb_triggers()"""
 _KNOWN = """
-    SELECT DISTINCT lower(function_name) FROM system.main.duckdb_functions()
+    SELECT DISTINCT system.main.lower(function_name) FROM system.main.duckdb_functions()
     WHERE internal AND (extension_name IS NOT NULL OR NOT $extensions)"""
 # A name in front of a bracket is no function behind these.
 _NAMES_A_TABLE = ("INTO", "TABLE", "AS", "WITH", "RECURSIVE")

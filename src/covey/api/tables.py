@@ -18,7 +18,8 @@ def start(connection: Connection, name: tuple[str, ...]) -> Builder:
     if not name or not all(isinstance(part, str) and part for part in name):
         raise InputError("A table has a name: con.table('tickets').")
     rows = connection.sql(
-        "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+        "SELECT keyword_name FROM system.main.duckdb_keywords() "
+        "WHERE keyword_category <> 'unreserved'"
     )
     reserved = frozenset(word for (word,) in rows.fetchall())
     relation = ".".join(sql_name(part, reserved) for part in name)
@@ -32,8 +33,8 @@ def start(connection: Connection, name: tuple[str, ...]) -> Builder:
 
 def _no_table(connection: Connection, name: str) -> str:
     rows = connection.sql(
-        "SELECT table_name FROM duckdb_tables() UNION ALL "
-        "SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1"
+        "SELECT table_name FROM system.main.duckdb_tables() UNION ALL "
+        "SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal ORDER BY 1 ASC"
     )
     names = [known for (known,) in rows.fetchall()]
     if not names:

@@ -87,8 +87,9 @@ class Binder:
         """Whether DuckDB knows a function or macro of that name, schema included."""
         schema, _, plain = name.rpartition(".")
         query = (
-            "SELECT count(*) FROM duckdb_functions() WHERE lower(function_name) = lower(?)"
-            " AND (? = '' OR lower(schema_name) = lower(?))"
+            "SELECT system.main.count(*) FROM system.main.duckdb_functions()"
+            " WHERE system.main.lower(function_name) = system.main.lower(?)"
+            " AND (? = '' OR system.main.lower(schema_name) = system.main.lower(?))"
         )
         rows = self._connection.execute(query, [plain, schema, schema]).fetchall()
         return bool(rows[0][0])
@@ -108,7 +109,8 @@ class Binder:
         """Whether one of some names, in capitals, is an aggregate function."""
         if self._aggregates is None:
             query = (
-                "SELECT DISTINCT upper(function_name) FROM duckdb_functions()"
+                "SELECT DISTINCT system.main.upper(function_name)"
+                " FROM system.main.duckdb_functions()"
                 " WHERE function_type = 'aggregate'"
             )
             # Read once: it takes as long as planning a small query.

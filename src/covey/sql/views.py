@@ -26,10 +26,12 @@ from covey.sql.text import Span, TokenList, quote_name, quote_text, read_tokens
 _MARK = "covey_view"
 Path = tuple[str, ...]
 _NAMED = """
-    SELECT database_name, schema_name, view_name, comment, true FROM duckdb_views()
-    WHERE list_contains($names, lower(view_name))
-    UNION ALL SELECT database_name, schema_name, table_name, NULL, false FROM duckdb_tables()
-    WHERE list_contains($names, lower(table_name))"""
+    SELECT database_name, schema_name, view_name, comment, true
+        FROM system.main.duckdb_views()
+        WHERE system.main.list_contains($names, system.main.lower(view_name))
+    UNION ALL SELECT database_name, schema_name, table_name, NULL, false
+        FROM system.main.duckdb_tables()
+        WHERE system.main.list_contains($names, system.main.lower(table_name))"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,9 @@ class Views:
         return ("temp", "main", *path) if definition.temporary else (*self._here(), *path)
 
     def _here(self) -> tuple[str, str]:
-        rows = self._connection.execute("SELECT current_database(), current_schema()").fetchall()
+        rows = self._connection.execute(
+            "SELECT system.main.current_database(), system.main.current_schema()"
+        ).fetchall()
         return rows[0][0], rows[0][1]
 
     def _is_view(self, path: Path) -> bool:

@@ -43,12 +43,15 @@ _HARMLESS = {
 # Of functions that change with the statement those without arguments read the clock; others
 # depend on settings, such as the time zone, and so do the current database and schema.
 _FUNCTIONS = """
-    SELECT lower(function_name), stability, macro_definition, internal FROM duckdb_functions()
+    SELECT system.main.lower(function_name), stability, macro_definition, internal
+    FROM system.main.duckdb_functions()
     WHERE (stability = 'VOLATILE' AND function_name <> 'error') OR macro_definition IS NOT NULL
-        OR (stability = 'CONSISTENT_WITHIN_QUERY' AND len(parameters) = 0
+        OR (stability = 'CONSISTENT_WITHIN_QUERY' AND system.main.len(parameters) = 0
             AND function_name NOT IN ('current_database', 'current_schema'))
 """
-_VIEWS = "SELECT lower(view_name), sql FROM duckdb_views() WHERE NOT internal"
+_VIEWS = (
+    "SELECT system.main.lower(view_name), sql FROM system.main.duckdb_views() WHERE NOT internal"
+)
 
 
 class Changes(IntEnum):
