@@ -26,7 +26,7 @@ OPTIONS = [
     Options(threshold=0.75, selectivity=0.01, named=" := "),
     Options(selectivity=0.9),
 ]
-MIDDLES = [" and ", " {x} ", ""]
+MIDDLES = [" and ", " {nothing} ", ""]
 
 
 def pick(draw: st.DrawFn, scope: Scope, *types: str) -> Sql:
