@@ -44,7 +44,7 @@ def make_plan(lifted: LiftedText, objects: TemporaryObjects) -> PhysicalPlan:
     blocks = find_blocks(lifted.tokens, lifted.calls)
     work = Workspace(lifted, blocks, objects)
     _check_text(work)
-    lifted.refuse_columns_in_braces()
+    lifted.refuse_columns_in_braces(lambda call: id(work.owner[call.index]))
     _name_outputs(work)
     start = work.mark()
     try:

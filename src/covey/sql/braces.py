@@ -9,9 +9,10 @@ call can see, nobody means that: it is refused, and the call that was meant is s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 
 from covey.errors import QueryError
 from covey.logical.calls import AICall
@@ -24,6 +25,8 @@ NAMED = re.compile(r"(?<!\{)\{(?!\d+\})([^{}]+)\}(?!\})")
 NAMED_OR_EMPTY = re.compile(r"(?<!\{)\{(?!\d+\})[^{}]*\}(?!\})")
 # `body`, `body!r` and `body:>10` as Python's formats have them.
 _FORMATTED = re.compile(r"""([^!:"']+?)\s*(?:![rsa])?(?::\S*)?""")
+# Different braces of one text that are looked at; what has more is no question about columns.
+_MOST_LOOKS = 30
 # What DuckDB says of a name that it finds, but not in a place for it.
 _IN_SIGHT = ("must appear in the GROUP BY", "Ambiguous reference")
 
@@ -57,6 +60,7 @@ def refuse_columns_in_braces(
     tokens: TokenList,
     binder: Binder,
     dialect: Dialect | None,
+    scope: Callable[[AICall], Hashable],
 ) -> None:
     """Refuse constant words with braces that name a column in sight.
 
@@ -66,17 +70,25 @@ def refuse_columns_in_braces(
         tokens: the user's text.
         binder: of the statement, which binds.
         dialect: how the mend is written; None is PROMPT.
+        scope: what calls have in common that see the same columns.
 
     Raises:
         QueryError: at the braces.
     """
+    # Every look is a statement bound: one for all calls that see the same columns.
+    known: dict[tuple[Hashable, str], str | None] = {}
+
+    def column(content: str, call: AICall) -> str | None:
+        place = (scope(call), content)
+        if place not in known:
+            known[place] = _column(content, call, binder)
+        return known[place]
+
     for call, own in zip(calls, words, strict=True):
         for each in own:
-            found = {
-                match[0]: column
-                for match in NAMED.finditer(each.text)
-                if (column := _column(match[1], call, binder)) is not None
-            }
+            contents = islice(dict.fromkeys(NAMED.findall(each.text)), _MOST_LOOKS)
+            columns = ((content, column(content, call)) for content in contents)
+            found = {f"{{{content}}}": name for content, name in columns if name is not None}
             if found:
                 raise _refusal(each, found, call, tokens, dialect)
 

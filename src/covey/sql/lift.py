@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 import duckdb
@@ -46,9 +46,11 @@ class LiftedText:
     words: list[tuple[Words, ...]]
     dialect: Dialect | None
 
-    def refuse_columns_in_braces(self) -> None:
+    def refuse_columns_in_braces(self, scope: Callable[[AICall], Hashable]) -> None:
         """See `covey.sql.braces`; the statement binds, and its look-ups are known to DuckDB."""
-        refuse_columns_in_braces(self.words, self.calls, self.tokens, self.binder, self.dialect)
+        refuse_columns_in_braces(
+            self.words, self.calls, self.tokens, self.binder, self.dialect, scope
+        )
 
 
 def lift(

@@ -1,0 +1,46 @@
+"""How often braces in constant words are looked at; what is said of them is in tests/errors."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import covey
+from covey.sql.bind import Binder
+from covey.testing import PlantedModel
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list that grows with every statement that is bound as a whole."""
+    found: list[str] = []
+    check = Binder.check
+
+    def counted(self: Binder, *arguments: object) -> None:
+        found.append(self.edited.text)
+        check(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Binder, "check", counted)
+    return found
+
+
+def looks(checks: list[str], braces: str, calls: int) -> int:
+    """Statements bound for some calls with braces in their words."""
+    with covey.connect(PlantedModel(lambda question, documents: 0.9), progress=False) as con:
+        con.register("t", pa.table({"s": ["a"]}))
+        checks.clear()
+        items = (f"AI.IF(PROMPT('{braces} {i} {{0}}', s)) AS c{i}" for i in range(calls))
+        con.sql(f"SELECT {', '.join(items)} FROM t")
+        return len(checks)
+
+
+def test_the_same_braces_are_looked_at_once_for_all_calls_of_a_query(checks: list[str]) -> None:
+    plain = looks(checks, "none", 20)
+    assert looks(checks, "{nothing}", 20) - plain == looks(checks, "{nothing}", 1) - looks(
+        checks, "none", 1
+    )
+
+
+def test_a_text_of_many_braces_is_no_question_about_columns(checks: list[str]) -> None:
+    many = " ".join(f"{{x{i}}}" for i in range(2000))
+    assert looks(checks, many, 1) < 100
