@@ -1,8 +1,8 @@
 """Texts that are none: half a surrogate pair, or bytes that are no UTF-8.
 
 No database holds such a text. Where data with one is registered, U+FFFD stands in place of what is
-broken, as in any other program, and behind it a noncharacter, which no text has. A document with
-both, also one that SQL has made of such a text, is given to a model with half a surrogate pair
+broken, as in any other program, and behind it two noncharacters, which no text has. A document with
+these, also one that SQL has made of such a text, is given to a model with half a surrogate pair
 there: that no tokenizer takes, and its row alone fails.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-# A noncharacter of Unicode is no part of any text that is exchanged.
-MARK = "\N{REPLACEMENT CHARACTER}\U0010ffff"
+# Noncharacters of Unicode are no part of any text that is exchanged.
+MARK = "\N{REPLACEMENT CHARACTER}\ufdd0\U0010fffe"
 _HALF = "\ud800"
 
 
