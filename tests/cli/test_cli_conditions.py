@@ -127,8 +127,8 @@ def test_a_signal_ends_a_query_in_good_order(
 
 
 def test_a_signal_that_meets_an_exec_gives_its_own_code(tmp_path: Path) -> None:
-    """Python remembers that an `exec` was interrupted, and would end with 130."""
-    script = (
+    """Python remembers that an `exec` was interrupted, and ends `python -m` with 130."""
+    (tmp_path / "meets.py").write_text(
         "import os, signal, covey.cli.main, covey.cli.app\n"
         "def meets(*words):\n"
         "    with covey.cli.guard.in_good_order():\n"
@@ -138,7 +138,7 @@ def test_a_signal_that_meets_an_exec_gives_its_own_code(tmp_path: Path) -> None:
         "covey.cli.main.main()"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, timeout=60, check=False
+        [sys.executable, "-m", "meets"], cwd=tmp_path, capture_output=True, timeout=60, check=False
     )
     assert (ended.returncode, ended.stderr) == (143, b"Stopped.\n")
 
