@@ -396,3 +396,102 @@ def by_scores(query: str) -> list[tuple[object, ...]]:
         con.register("scores", pa.table({"s": texts, "score": scores}))
         score = "(SELECT max(score) FROM scores WHERE scores.s = t.s)"
         return con.duckdb.execute(query.replace(S, score)).fetchall()
+
+
+N = "AI.IF(PROMPT('N {0}', t.s))"
+C = "AI.IF(PROMPT('C'))"
+PN = "AI.IF(PROMPT('N {0}', p.s))"
+
+
+def told(question: str, documents: tuple[str, ...]) -> float:
+    """As `judged`, and C and N are always FALSE."""
+    return 0.1 if question[0] in "CN" else judged(question, documents)
+
+
+def told_of(query: str) -> tuple[Counter[str], list[tuple[object, ...]]]:
+    """As `counted`, by `told`."""
+    model = PlantedModel(told)
+    with covey.connect(model=model, progress=False, cache=False) as con:
+        for name, rows in (("t", 20), ("p", 6)):
+            texts = [f"{name} {i} " + "x" * i for i in range(rows)]
+            keys = [i % 4 for i in range(rows)]
+            con.register(name, pa.table({"id": list(range(rows)), "k": keys, "s": texts}))
+        rows_found = con.run(query).fetchall()
+    assert len(set(model.calls)) == len(model.calls)
+    return Counter(question[0] for question, _ in model.calls), rows_found
+
+
+@pytest.mark.parametrize(
+    "query, calls",
+    [
+        # What WHERE wants of rows that a join keeps comes before its ON.
+        (f"SELECT t.id FROM t LEFT JOIN p ON {J} WHERE {N}", {"N": 20}),
+        (f"SELECT t.id FROM p RIGHT JOIN t ON {J} WHERE {N}", {"N": 20}),
+        (f"SELECT t.id FROM t ANTI JOIN p ON {J} WHERE {N}", {"N": 20}),
+        (f"SELECT t.id FROM t JOIN p AS q ON t.id = q.id LEFT JOIN p ON {J} WHERE {N}", {"N": 6}),
+        # Who rejects NULL makes an inner join of an outer one.
+        (f"SELECT t.id FROM t LEFT JOIN p ON {J} WHERE {PN}", {"N": 6}),
+        (f"SELECT t.id FROM t FULL JOIN p ON {J} WHERE {N}", {"N": 20}),
+        (f"SELECT t.id FROM t FULL JOIN p ON {J} WHERE {PN}", {"N": 6}),
+        (f"SELECT t.id FROM t LEFT JOIN p ON {J} WHERE p.id = 3", {"J": 20}),
+        (f"SELECT t.id FROM t LEFT JOIN p ON {J} WHERE p.id IN (3, 4)", {"J": 40}),
+        (f"SELECT t.id FROM t RIGHT JOIN p ON {J} WHERE t.id < 3", {"J": 18}),
+        (f"SELECT t.id FROM t FULL JOIN p ON {J} WHERE t.id < 3 AND p.k = 0", {"J": 6}),
+        (f"SELECT t.id FROM t LEFT JOIN p ON {J} WHERE t.k = p.k", {"J": 30}),
+        (f"SELECT t.id FROM t LEFT JOIN p ON {J} JOIN p AS q ON q.id = p.id + 4", {"J": 40}),
+        # Not so where a row of NULLs passes.
+        (f"SELECT t.id FROM t LEFT JOIN p ON {J} WHERE p.id IS NULL", {"J": 120}),
+        (f"SELECT t.id FROM t LEFT JOIN p ON {J} WHERE coalesce(p.id, 3) = 3", {"J": 120}),
+        (f"SELECT t.id FROM t LEFT JOIN p ON {J} WHERE (p.id = 3) IS NOT TRUE", {"J": 120}),
+        (f"SELECT t.id FROM t FULL JOIN p ON {J} WHERE p.id = 3 OR t.id = 3", {"J": 120}),
+        # A constant prompt goes first.
+        (f"SELECT t.id FROM t LEFT JOIN p ON {J} WHERE {C}", {"C": 1}),
+        (f"SELECT t.id FROM t FULL JOIN p ON {J} WHERE {C}", {"C": 1}),
+        (f"SELECT t.id FROM t JOIN p ON {J} WHERE {F} AND {C}", {"C": 1}),
+        (f"SELECT * FROM (SELECT id, {F} AS r FROM t) WHERE r AND {C}", {"C": 1}),
+        (f"SELECT * FROM (SELECT id FROM t WHERE {F}) WHERE {C}", {"C": 1}),
+        (f"WITH w AS (SELECT id, {F} AS r FROM t) SELECT id FROM w WHERE {C} AND r", {"C": 1}),
+        (f"SELECT k, count(*) FROM t WHERE {F} GROUP BY k HAVING {C}", {"C": 1}),
+        (f"SELECT count(*) FROM t WHERE {F} HAVING {C}", {"C": 1}),
+        (f"SELECT id FROM t WHERE EXISTS (SELECT 1 FROM p WHERE {J} AND {C})", {"C": 1}),
+        (f"SELECT id FROM t WHERE {F} AND id IN (SELECT id FROM p WHERE {C})", None),
+        (f"SELECT id, CASE WHEN {C} THEN {F} END FROM t", {"C": 1}),
+    ],
+)  # fmt: skip
+def test_what_decides_most_is_asked_first(query: str, calls: dict[str, int] | None) -> None:
+    found, rows = told_of(query)
+    assert calls is None or found == calls
+    assert sorted(rows, key=repr) == sorted(plain_told(query), key=repr)
+
+
+def plain_told(query: str) -> list[tuple[object, ...]]:
+    """As `plain`, by `told`."""
+    for never in (C, N, PN):
+        document = never.partition(", ")[2].rstrip(")")
+        null = f"CASE WHEN {document} IS NULL THEN NULL ELSE FALSE END" if document else "FALSE"
+        query = query.replace(never, f"({null})")
+    return plain(query)
+
+
+_KINDS = ["LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "JOIN", "LEFT JOIN", "FULL JOIN"]
+_WHERE = [
+    F, f"NOT {F}", "t.id < 5", "p.k = 1", "p.id IS NULL", "t.id IS NULL OR t.k > 1", "t.k = p.k",
+    "t.id + p.id < 9", "coalesce(p.id, 0) < 3", f"({F} OR p.id = 2)", f"({F}) IS NOT TRUE", N, C,
+    f"NOT {C}", PN, f"NOT {PN}", "u.k = 2", "u.id IS NULL", "u.k = p.k", "NOT (u.id > 3)",
+    "t.s LIKE '%1%'", "p.s || t.s > 'a'", "p.id NOT IN (1, 2)", "greatest(p.id, t.id) < 7",
+]  # fmt: skip
+_ON = [J, J, f"{J} AND t.k = p.k", f"NOT {J}", f"{J} OR t.id = p.id", "t.k = p.k", f"{F} AND {J}"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rows_of_outer_joins_are_those_of_plain_sql(seed: int) -> None:
+    rng = random.Random(seed)
+    first, second = rng.choice(_KINDS), rng.choice(_KINDS)
+    where = " AND ".join(rng.sample(_WHERE, rng.randint(1, 3)))
+    query = (
+        f"SELECT t.id, p.id, u.id FROM t {first} p ON {rng.choice(_ON)} "
+        f"{second} p AS u ON {rng.choice(['u.id = p.id', 'u.k = t.k AND u.id < 4', 'u.id < t.k'])} "
+        f"WHERE {where}"
+    )
+    _, rows = told_of(query)
+    assert sorted(rows, key=repr) == sorted(plain_told(query), key=repr), query

@@ -92,12 +92,14 @@ class Join:
         on: conjuncts of its ON; empty for USING and NATURAL.
         end: where its text ends; the text of FROM up to here is a FROM of its own.
         merges: whether USING or NATURAL gives columns of both sides one name.
+        words: LEFT JOIN and the like; None of a comma.
     """
 
     kind: JoinKind
     on: tuple[Expr, ...]
     end: int
     merges: bool
+    words: Span | None = None
 
 
 @dataclass(slots=True)

@@ -9,10 +9,11 @@ through. Every generated query is bound before it is used: one that DuckDB refus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 
 from covey.logical.blocks import Block, Expr, JoinKind
+from covey.optimizer.constants import is_constant
 from covey.optimizer.demand import Demand
 from covey.optimizer.flow import FlowPlan
 from covey.optimizer.limit import can_prune, plan_prune
@@ -51,6 +52,8 @@ class BlockPlanner:
         self.guards = guards
         self.rows = BlockRows(work, block, guards)
         self.flow: FlowPlan | None = None
+        # Conditions asked before outer joins, with the one source that they are about.
+        self._kept: list[tuple[int | None, Expr]] = []
 
     def plan(self) -> None:
         """Plan what can be planned; the rest has its reason in `work.on_demand`."""
@@ -60,11 +63,12 @@ class BlockPlanner:
             raise NotPlanned("it is not in a clause that is planned")
         self.rows.load()
         if not self.block.inner:
+            self._ask_kept()
             for number in range(len(self.block.joins)):
                 self._ask_join(number)
         flow = self.flow = FlowPlan(self.rows) if self.block.inner else None
         demand = self.rows.demand if flow is None else flow.demand
-        for condition in self.rows.wanted:
+        for condition in [c for c in self.rows.wanted if c not in self.rows.asked]:
             # One that draws is evaluated by the final statement: it only has its answers.
             decides = condition not in self.rows.open
             stage = partial(flow.stage, condition) if flow is not None and decides else None
@@ -130,6 +134,29 @@ class BlockPlanner:
     def _semi_join(self, leaf: Expr, texts: list[str]) -> None:
         plan_semi_join(self.rows, self.flow, leaf, texts)
 
+    def _ask_kept(self) -> None:
+        """Ask what WHERE wants of one source that no join fills with NULL, or of none.
+
+        It holds of all rows of the result, so that it goes before the joins.
+        """
+        for condition in [c for c in self.rows.wanted if c not in self.rows.open]:
+            number = self.rows.only_source(condition)
+            constant = is_constant(condition, self.work)
+            if number is None and not constant:
+                continue
+            demand = partial(self._kept_demand, number)
+            if self._try(condition, Context.TRUTH, demand, _refuse):
+                self.rows.asked.append(condition)
+                self._kept.append((None if constant else number, condition))
+
+    def _kept_demand(self, number: int | None, texts: list[str]) -> Demand:
+        relations = "(SELECT 1)" if number is None else self.rows.before_outer(number)
+        return Demand(self.work, self.block, relations, [*self._kept_by({number}), *texts])
+
+    def _kept_by(self, sources: Container[int | None]) -> list[str]:
+        """The conditions asked by `_ask_kept` of some sources, and of none, as SQL."""
+        return [self.rows.render(c) for n, c in self._kept if n is None or n in sources]
+
     def _ask_join(self, number: int) -> None:
         """Ask for the calls in the ON of one join, when some join of the block is no inner one."""
         join = self.block.joins[number]
@@ -146,7 +173,8 @@ class BlockPlanner:
             self._join_demand(number, done, []).stop_last_ask()
 
     def _join_demand(self, number: int, done: list[Expr], texts: list[str]) -> Demand:
-        conditions = [*(self.rows.render(c) for c in done), *texts]
+        kept = self._kept_by(range(number + 2))
+        conditions = [*kept, *(self.rows.render(c) for c in done), *texts]
         first_decides = self.block.joins[number].kind in _FIRST_DECIDES
         left = self.rows.loaded[: number + 1] if first_decides else ()
         return Demand(self.work, self.block, self.rows.relations_of(number), conditions, left)

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from sqlglot import TokenType
 
 from covey.logical.blocks import Block
+from covey.optimizer.constants import conditions_of_having, is_constant
 from covey.optimizer.workspace import LoadedSource, Workspace
-from covey.sql.boolean import conjuncts
 from covey.sql.text import Span
 
 _SEVERAL_GROUPINGS = {"ROLLUP", "CUBE", "SETS", "GROUPING"}
@@ -39,15 +39,17 @@ def conditions_on_groups(
 ) -> list[str]:
     """Conditions on rows of FROM that follow from HAVING, as SQL over the loaded sources."""
     group, having = block.clauses.get("GROUP BY"), block.clauses.get("HAVING")
+    conditions = conditions_of_having(block, work)
+    constants = [c for c in conditions if c.calls <= work.planned and is_constant(c, work)]
+    certain = [work.edited.render(c.span) for c in constants]
     if group is None or having is None:
-        return []
+        return certain
     tokens = work.tokens
     if _SEVERAL_GROUPINGS & {part for word in tokens.words(group) for part in word.split()}:
-        return []
-    first, last = tokens.index_at(having[0]), tokens.index_at(having[1])
+        return certain
     relations = ", ".join(f"{source.load.table} AS {source.alias}" for source in loaded)
-    aliases, found = _aliases(block, work), list[str]()
-    for condition in conjuncts(tokens, first, last, work.places) if aliases is not None else ():
+    aliases, found = _aliases(block, work), certain
+    for condition in conditions if aliases is not None else ():
         if condition.calls or not _compares_keys(condition.span, aliases or set(), work):
             continue
         text = work.edited.render(condition.span)

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from sqlglot import TokenType
 
 from covey.logical.blocks import Block, Expr, Span
+from covey.optimizer.constants import is_constant
 from covey.optimizer.row_by_row import made_of_rows
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.sql.text import quote_name
@@ -97,8 +98,10 @@ def _inside(
 ) -> str | None:
     """A condition on the rows of a block's output as one on its FROM; None where it is none."""
     tokens = work.tokens
-    if condition.calls:
+    if condition.calls - work.planned:
         return None
+    if condition.calls:
+        return work.edited.render(condition.span) if is_constant(condition, work) else None
     names = {token.text.strip('"').lower() for token in tokens.inside(condition.span)}
     items = _items(select, names, block, work, loaded)
     if not items:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from covey.errors import QueryError
 from covey.logical.blocks import Block, Expr, Kind
 from covey.optimizer.block import BlockPlanner
+from covey.optimizer.constants import ask_constants
 from covey.optimizer.demand import refuse_blobs
 from covey.optimizer.draws import keep_draws, keep_shared
 from covey.optimizer.order import ask_order
+from covey.optimizer.outer_joins import without_needless_outer_joins
 from covey.optimizer.pieces import plan_pieces
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import UNREAD, PhysicalPlan
@@ -124,6 +126,8 @@ def _rehearsal(work: Workspace, effects: bool, on_demand: bool) -> str | None:
 
 
 def _plan_all(blocks: list[Block], work: Workspace) -> None:
+    for block in reversed(blocks):
+        ask_constants(block, work)
     start = work.mark()
     _plan_blocks(blocks, work)
     try:
@@ -186,6 +190,7 @@ def _plan_block(block: Block, work: Workspace) -> None:
         lambda e: not work.draws(e.span, block),
     )
     keep_shared(work, block)
+    without_needless_outer_joins(block, work)
     mark = work.mark()
     try:
         BlockPlanner(work, block, direct, guards).plan()

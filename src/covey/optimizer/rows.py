@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from covey.logical.blocks import Block, Expr
+from covey.logical.blocks import Block, Expr, JoinKind
 from covey.optimizer.demand import Demand
 from covey.optimizer.draws import keep_rows
 from covey.optimizer.having import conditions_on_groups
@@ -138,6 +138,27 @@ class BlockRows:
         if self.block.from_span is None:
             raise NotPlanned(self.block.reason)
         return self._without(self.wanted if self.block.inner else [], self.block.from_span)
+
+    def only_source(self, condition: Expr) -> int | None:
+        """A source that no join fills with NULL and that alone decides a condition."""
+        text = f"{self.work.with_clause(self.block)}SELECT ({self.render(condition)})"
+        for number, source in enumerate(self.loaded):
+            relation = f"{source.load.table} AS {source.alias}"
+            if self.block.keeps(number) and self.work.binder.columns(f"{text} FROM {relation}"):
+                return number
+        return None
+
+    def before_outer(self, number: int) -> str:
+        """A source with those that inner joins without calls tie it to, as FROM has them."""
+        inner = 0
+        for join in self.block.joins:
+            if join.kind is not JoinKind.INNER or any(c.calls for c in join.on):
+                break
+            inner += 1
+        if not inner or number > inner or self.block.from_span is None:
+            source = self.loaded[number]
+            return f"{source.load.table} AS {source.alias}"
+        return self.work.edited.render((self.block.from_span[0], self.block.joins[inner - 1].end))
 
     def relations_of(self, number: int) -> str:
         """FROM up to join `number`, as pairs that its ON may still reject.

@@ -132,6 +132,14 @@ class Binder:
             return None
         return rows[0][0] if rows else None
 
+    def first(self, query: str) -> Any:
+        """The first value of a query of ours that evaluates the user's text; None if it fails."""
+        try:
+            rows = self._connection.execute(query).fetchall()
+        except duckdb.Error:
+            return None
+        return rows[0][0] if rows else None
+
     def rows(self, span: Span) -> list[tuple[Any, ...]] | None:
         """The rows of a subquery in brackets or of a column of a table; None for all else.
 

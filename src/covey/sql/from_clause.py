@@ -54,7 +54,9 @@ class _FromReader:
     def read(self) -> tuple[tuple[Source, ...], tuple[Join, ...]]:
         sources, joins = [self.source()], []
         while self.at < self.last:
+            start = self.at
             kind, merges = self.join()
+            words = None if self.tokens[start].kind is TokenType.COMMA else (start, self.at)
             if self.at >= self.last:
                 break  # Behind a comma at the end, which DuckDB allows.
             sources.append(self.source())
@@ -62,7 +64,8 @@ class _FromReader:
                 merges = True
                 self.at = self.tokens.partner[self.at + 1] + 1
             on = self.condition() if self.word() == "ON" else ()
-            joins.append(Join(kind, on, self.tokens[self.at - 1].end, merges))
+            span = None if words is None else self.tokens.span(*words)
+            joins.append(Join(kind, on, self.tokens[self.at - 1].end, merges, span))
         names = [source.alias.lower() for source in sources]
         if len(set(names)) < len(names):
             raise NotPlanned("two entries of FROM have one name")

@@ -1,0 +1,60 @@
+"""A condition on a constant prompt goes before all that is asked for the rows it decides.
+
+    SELECT * FROM (SELECT id, AI.IF(… t.a) AS r FROM t) WHERE r AND AI.IF(PROMPT('is it on?'))
+
+Where it is not TRUE nobody reads the rows, so that one prompt is asked and not one a row. A
+block inside is planned before the one around it; that one's constant conditions go first.
+"""
+
+from __future__ import annotations
+
+from covey.logical.blocks import Block, Expr
+from covey.optimizer.demand import Demand
+from covey.optimizer.workspace import Workspace
+from covey.sql.boolean import conjuncts
+from covey.sql.text import Span
+
+
+def ask_constants(block: Block, work: Workspace) -> None:
+    """Ask the constant conditions of a block whose rows are made with other calls.
+
+    Conditions of one block alone have their order in its flow.
+    """
+    if block.recursive or (block.cte is not None and not work.tokens.named_outside(*block.cte)):
+        return
+    for condition in (*block.conditions, *conditions_of_having(block, work)):
+        if is_constant(condition, work) and _is_fed(block, condition, work):
+            for number in sorted(condition.calls - work.planned):
+                Demand(work, block, "(SELECT 1)", []).ask(work.calls[number], [])
+
+
+def conditions_of_having(block: Block, work: Workspace) -> list[Expr]:
+    """The conjuncts of HAVING."""
+    having = block.clauses.get("HAVING")
+    if having is None:
+        return []
+    tokens = work.tokens
+    first, last = tokens.index_at(having[0]), tokens.index_at(having[1])
+    return conjuncts(tokens, first, last, work.places)
+
+
+def is_constant(condition: Expr, work: Workspace) -> bool:
+    """Whether a condition holds of all rows or of none, by calls without documents."""
+    if not condition.calls or any(work.calls[i].arguments for i in condition.calls):
+        return False
+    text = work.edited.render(condition.span)
+    return work.binder.columns(f"SELECT ({text})") is not None
+
+
+def _is_fed(block: Block, condition: Expr, work: Workspace) -> bool:
+    """Whether what comes before a condition holds other calls."""
+    spans: list[Span] = [source.span for source in block.sources or ()]
+    spans += work.tables_read(block.span, block.scope)
+    if "HAVING" in block.clauses and _inside(condition.span, block.clauses["HAVING"]):
+        spans.append(block.span)
+    others = [c.span for c in work.calls if c.index not in condition.calls]
+    return any(_inside(call, span) for call in others for span in spans)
+
+
+def _inside(inner: Span, outer: Span) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]

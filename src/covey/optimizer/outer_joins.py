@@ -1,0 +1,141 @@
+"""Outer joins that are none, because WHERE rejects the rows that they would add.
+
+    t LEFT JOIN u ON AI.IF(… t, u) WHERE u.id = 3      u.id is NULL in a row without partner
+    t FULL JOIN u ON … WHERE AI.IF(… t.a)              a NULL document gives NULL: rows of u alone
+                                                       go, and those of t stay as of a LEFT JOIN
+
+Who rejects NULL is known by trial: DuckDB evaluates the condition on a row of NULLs. Of
+conditions over several tables only plain comparisons are taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from sqlglot import TokenType
+
+from covey.logical.blocks import Block, Expr, JoinKind, Source
+from covey.logical.calls import AICall, OnError
+from covey.optimizer.workspace import Workspace
+from covey.sql.text import quote_name
+
+_COMPARISONS = frozenset(
+    {
+        TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE,
+    }
+)  # fmt: skip
+_OPERANDS = frozenset(
+    {
+        TokenType.DOT, TokenType.NUMBER, TokenType.STRING, TokenType.PLUS, TokenType.DASH,
+        TokenType.STAR,
+    }
+)  # fmt: skip
+
+
+def without_needless_outer_joins(block: Block, work: Workspace) -> None:
+    """Let the joins of a block be of the kind that their rows show, in the text too."""
+    outer = (JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
+    # A merged column is no column of one source.
+    if any(join.merges for join in block.joins):
+        return
+    known: dict[tuple[Expr, int], bool] = {}
+    changed = any(join.kind in outer for join in block.joins)
+    while changed:
+        changed = False
+        for number, join in enumerate(block.joins):
+            later = [j for j in block.joins[number + 1 :] if j.kind is JoinKind.INNER]
+            conditions = [*block.where, *(c for j in later for c in j.on)]
+            kind = _kind(block, number, conditions, work, known)
+            if kind is not join.kind:
+                joins = list(block.joins)
+                joins[number] = replace(join, kind=kind)
+                block.joins = tuple(joins)
+                changed = True
+    names = {kind.name for kind in outer}
+    for join in block.joins:
+        # Planned once more, the block has its kinds, but no edit any more.
+        written = set() if join.words is None else work.tokens.words(join.words) & names
+        if join.words is not None and written and join.kind.name not in written:
+            work.edited.replace(join.words, f"{join.kind.name} JOIN")
+
+
+def _kind(
+    block: Block,
+    number: int,
+    conditions: list[Expr],
+    work: Workspace,
+    known: dict[tuple[Expr, int], bool],
+) -> JoinKind:
+    """What a join is, given what must hold of its rows."""
+
+    def rejected(source: int) -> bool:
+        for condition in conditions:
+            key = (condition, source)
+            if key not in known:
+                known[key] = _rejects(condition, (block.sources or ())[source], block, work)
+            if known[key]:
+                return True
+        return False
+
+    kind = block.joins[number].kind
+    if kind in (JoinKind.RIGHT, JoinKind.FULL) and any(map(rejected, range(number + 1))):
+        kind = JoinKind.INNER if kind is JoinKind.RIGHT else JoinKind.LEFT
+    if kind in (JoinKind.LEFT, JoinKind.FULL) and rejected(number + 1):
+        kind = JoinKind.INNER if kind is JoinKind.LEFT else JoinKind.RIGHT
+    return kind
+
+
+def _rejects(condition: Expr, source: Source, block: Block, work: Workspace) -> bool:
+    """Whether a condition is not TRUE of a row in which a source is NULL."""
+    if work.draws(condition.span, block):
+        return False
+    if source.alias.lower() in work.tokens.qualifiers(condition.span) and _compares(
+        condition, work
+    ):
+        return True
+    prefix = work.with_clause(block)
+    alias = quote_name(source.alias)
+    columns = work.binder.columns(
+        f"{prefix}SELECT * FROM {work.edited.render(source.span)} AS {alias}"
+    )
+    if not columns or work.names_other(condition.span, source.alias, block.sources or ()):
+        return False
+    nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote_name(name)}" for name, kind in columns)
+    relation = f"(SELECT {nulls}) AS {alias}"
+    mark = work.mark()
+    try:
+        for number in condition.calls:
+            call = work.calls[number]
+            if not _is_null(call, relation, prefix, work):
+                return False
+            work.edited.replace(call.span, f"CAST(NULL AS {call.sql_type})")
+        text = work.edited.render(condition.span)
+        found = work.binder.first(f"{prefix}SELECT ({text}) IS NOT TRUE FROM {relation}")
+        return found is True
+    finally:
+        work.revert(mark)
+
+
+def _is_null(call: AICall, relation: str, prefix: str, work: Workspace) -> bool:
+    """Whether a call is NULL because one of its documents is."""
+    if call.options.on_error is OnError.VALUE:
+        return False
+    texts = [work.edited.render(span) for span in call.arguments]
+    return any(
+        work.binder.first(f"{prefix}SELECT ({text}) IS NULL FROM {relation}") is True
+        for text in texts
+    )
+
+
+def _compares(condition: Expr, work: Workspace) -> bool:
+    """Whether a condition is one comparison of columns and numbers: NULL in, NULL out."""
+    tokens = work.tokens.inside(condition.span)
+    if condition.calls or sum(token.kind in _COMPARISONS for token in tokens) != 1:
+        return False
+    named = [token.is_name for token in tokens]
+    if any(one and other for one, other in pairwise(named)):
+        return False
+    return all(
+        token.kind in _COMPARISONS or token.kind in _OPERANDS or token.is_name for token in tokens
+    )
