@@ -140,11 +140,12 @@ SELECT id FROM t WHERE random() < 2 AND AI.IF(PROMPT('Good? {0}', body))
     share of TRUE not known before it runs: 0% to 100%
 then DuckDB runs the rest
 
-# Who is asked of pairs is not left to a draw
+# A draw beside a join is left to the final statement, whom it rejects is asked too
 SELECT t.id FROM t JOIN p USING (k) WHERE random() < 2 AND AI.IF(PROMPT('Good? {0}', body))
 ----
-on demand: AI.IF(PROMPT('Good? {0}', body))
-    because a condition beside it has another value each time it is evaluated
+1. load t: 4 rows
+2. load p: 3 rows
+3. ask AI.IF(PROMPT('Good? {0}', body))
     3 prompts of 4 tokens
     share of TRUE not known before it runs: 0% to 100%
 then DuckDB runs the rest
