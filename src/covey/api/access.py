@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 import duckdb
 
 from covey.errors import InputError
+from covey.hardware import forks
 from covey.hardware.scratch import Scratch, clear_scratch
 from covey.sql.text import quote_text
 
@@ -64,6 +66,22 @@ def read_access(
     return Access(paths, read_only, extensions)
 
 
+# Databases that are open in the process that this one was forked from. DuckDB would give out its
+# copy of them, whose threads and locks are that process's.
+_left_open: set[str] = set()
+
+
+def leave_open(database: str | PathLike[str]) -> None:
+    """Open a database no more in this process."""
+    if str(database) != ":memory:":
+        _left_open.add(_place(str(database)))
+
+
+def _place(file: str) -> str:
+    """What DuckDB knows a database by."""
+    return file if file.startswith(":memory:") else os.path.realpath(file)
+
+
 def open_database(
     database: str | PathLike[str], access: Access
 ) -> tuple[duckdb.DuckDBPyConnection, Scratch]:
@@ -78,6 +96,11 @@ def open_database(
     file = str(database)
     if "\0" in file or _HALF.search(file):
         raise InputError(f"The database {file!r} cannot be opened: that is no name of a file.")
+    if _place(file) in _left_open:
+        raise InputError(
+            f"The database {database} is open in the process that this one was forked from, and "
+            f"DuckDB would write to it from both. To use it in several processes, {forks.SPAWN}."
+        )
     if not file.startswith(":memory:") and Path(file).exists() and not Path(file).is_file():
         # DuckDB would wait for somebody who writes to a pipe.
         raise InputError(f"The database {database} is no file. Name one, or a new one.")

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Self
 
 import duckdb
 
-from covey.api.access import Access, open_database, read_access
+from covey.api.access import Access, leave_open, open_database, read_access
 from covey.api.builder import Builder
 from covey.api.calibration import Reliability, calibrate
 from covey.api.forecast import read_price
@@ -32,6 +32,7 @@ from covey.execution.budget import NO_BUDGET, Budget
 from covey.execution.progress import Progress, Shown, check_shown, progress_for
 from covey.execution.store.location import CacheOptions, cache_options
 from covey.execution.store.store import AnswerStore
+from covey.hardware import forks
 from covey.prompts.question import Calibration, Question, QuestionKind
 from covey.sql.dialect import Dialect, read_dialect
 from covey.sql.temporary import TemporaryObjects
@@ -118,6 +119,8 @@ class Connection:
         access = access or Access()
         self._duckdb, folder = open_database(database, access)
         self._delete_files = weakref.finalize(self, folder.delete)
+        forks.tell(self)
+        self._database = database
         self.gate = Gate(self._duckdb, access)
         self.pipes = Pipes(folder.path, access)
         self._closed = False
@@ -138,8 +141,9 @@ class Connection:
         """The DuckDB connection underneath.
 
         Raises:
-            InputError: the connection is closed.
+            InputError: the connection is closed, or another process's.
         """
+        self.lock.check_process()
         if self._closed:
             raise InputError("The connection is closed: open another with covey.connect(…).")
         return self._duckdb
@@ -285,11 +289,14 @@ class Connection:
         """Close the database and let the model go; what is closed may be closed again.
 
         A query that another thread runs is waited for, those that wait for their turn are
-        refused then, and a result that is read in batches is closed.
+        refused then, and a result that is read in batches is closed. In a process that was
+        forked from the connection's own, nothing happens.
 
         Raises:
             InputError: it is called from within a query that this thread runs.
         """
+        if self.lock.foreign:
+            return
         with self.lock.ending():
             self._engine = None
             self._closed = True
@@ -302,6 +309,12 @@ class Connection:
             "an open database. Send what a query gives, df() or arrow(), and open another "
             "connection with covey.connect(…) where it is needed."
         )
+
+    def inherited(self) -> None:
+        """See `covey.hardware.forks`."""
+        forks.keep_for_ever(self)
+        if not self._closed:
+            leave_open(self._database)
 
     def __enter__(self) -> Self:
         return self

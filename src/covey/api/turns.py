@@ -6,11 +6,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from covey.errors import InputError
+from covey.hardware import forks
 
 _OPEN = (
     "The connection has an open result: read its batches to the end, or close() the iterator, "
@@ -19,6 +20,10 @@ _OPEN = (
 _WITHIN = (
     "The connection runs a query, and this call comes from within it: from the model's own "
     "function, say, or from what shows its progress. Use another connection there."
+)
+_INHERITED = (
+    "The connection belongs to the process that this one was forked from, and its threads are not "
+    f"here. Connect anew in this process, or {forks.SPAWN}."
 )
 
 T = TypeVar("T")
@@ -36,6 +41,9 @@ class Turns:
     refused and does not wait for a reader who may never come back.
 
     Everything here belongs to whoever holds `_changed`.
+
+    Attributes:
+        foreign: whether this process was forked from the one that the connection belongs to.
     """
 
     def __init__(self) -> None:
@@ -50,13 +58,22 @@ class Turns:
         self._result: Reading | None = None
         # Whether the result that has the turn waits for its reader.
         self._waits = False
+        self.foreign = False
+        forks.tell(self)
+
+    def inherited(self) -> None:
+        """See `covey.hardware.forks`: whoever held the lock is not here to give it back."""
+        self.foreign = True
+        self._changed = threading.Condition()
 
     def __enter__(self) -> None:
         """Wait for one's turn.
 
         Raises:
-            InputError: a result is open, or this thread is in the middle of a query.
+            InputError: a result is open, this thread is in the middle of a query, or this
+                process was forked from that of the connection.
         """
+        self.check_process()
         thread = threading.current_thread()
         with self._changed:
             self._refuse_within()
@@ -75,6 +92,15 @@ class Turns:
             if self._result is not None:
                 raise InputError(_OPEN)
             self._take(thread)
+
+    def check_process(self) -> None:
+        """Refuse what a forked process asks of a connection that it inherited.
+
+        Raises:
+            InputError: this is one.
+        """
+        if self.foreign:
+            raise InputError(_INHERITED)
 
     def __exit__(
         self,
@@ -123,11 +149,15 @@ class Turns:
                 self._result = known
                 self._changed.notify_all()
             try:
-                with closing(found) as batches:
-                    for batch in batches:
-                        with self._paused():
-                            yield batch
+                for batch in found:
+                    with self._paused():
+                        yield batch
+                    self.check_process()
             finally:
+                if self.foreign:
+                    forks.keep_for_ever(found)  # what it would end is another process's
+                else:
+                    found.close()
                 with self._changed:
                     self._result = None
         return True

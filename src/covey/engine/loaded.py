@@ -20,6 +20,7 @@ from covey.engine.runtime import ChunkRunner, Runtime
 from covey.engine.session import LocalSession
 from covey.engine.timing import measure_rates
 from covey.errors import InputError, ModelError, RunError
+from covey.hardware import forks
 from covey.hardware.devices import memory_bytes
 from covey.hardware.rates import Rates
 from covey.kernels.base import Geometry
@@ -174,6 +175,7 @@ def load_engine(
     if layout not in LAYOUTS:
         raise InputError(f"There is no prompt layout {layout!r}. Known: {', '.join(LAYOUTS)}.")
     where = _device(device)
+    _refuse_inherited(name, where)
     with _within_memory(files):
         return _loaded(name, files, where, layout, fast)
 
@@ -220,6 +222,22 @@ def _loaded(
         _limits(spec, where),
         computed,
     )
+
+
+def _refuse_inherited(name: str, where: torch.device) -> None:
+    """Refuse what would wait for threads of torch that a forked process does not have.
+
+    Raises:
+        ModelError: this is one; one thread would do on a processor.
+    """
+    if not forks.torch_came_along():
+        return
+    if where.type == "cuda" or torch.get_num_threads() > 1:
+        other = "" if where.type == "cuda" else " Or call torch.set_num_threads(1) here first."
+        raise ModelError(
+            f"{name} cannot run in this process, which was forked from one that had loaded torch:"
+            f" the threads that compute are not here. Fork before that, or {forks.SPAWN}.{other}"
+        )
 
 
 @contextmanager

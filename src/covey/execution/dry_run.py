@@ -295,6 +295,7 @@ def _limited(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[
         yield
     finally:
         timer.cancel()
+        timer.join()  # one that rings now must not meet the next query
 
 
 def sample_sizes(counts: Mapping[str, int], pairs: int = SAMPLE_PAIRS) -> dict[str, int]:

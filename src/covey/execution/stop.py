@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from covey.hardware import forks
+
 
 class Stopped(KeyboardInterrupt):
     """A run that Ctrl-C stopped between two chunks; the message says how to go on."""
@@ -62,6 +64,9 @@ class Interrupts:
     the main thread: a handler of the caller's stays. Where another thread leaves the block, which
     cannot take the handlers away, they stay and do as those before until the main thread can.
 
+    The thread of the run and the handlers write what is here. The thread that listens for signals
+    only reads it, and interrupts while it holds `_leaving`, so that it never meets a later query.
+
     Args:
         interrupt: stops DuckDB, from any thread. Python runs no handler before DuckDB
             returns, which may take hours.
@@ -76,6 +81,7 @@ class Interrupts:
         self._before: dict[int, Any] = {}
         self._in_chunk = False
         self._raised = False
+        self._leaving = threading.Lock()
         self._bell: tuple[socket.socket, socket.socket, threading.Thread] | None = None
         self.wanted = False
 
@@ -92,8 +98,15 @@ class Interrupts:
                 self._before[number] = signal.signal(number, self._handle)
         if self._before:
             self._installed = True
+            forks.tell(self)
             self._watch()
         return self
+
+    def inherited(self) -> None:
+        """See `covey.hardware.forks`: a signal to this process rings no bell in the other."""
+        if self._installed:
+            self._installed = False
+            self._take_away()
 
     def __exit__(
         self,
@@ -103,7 +116,8 @@ class Interrupts:
     ) -> None:
         if not self._installed:
             return
-        self._installed = False
+        with self._leaving:
+            self._installed = False
         if _in_main_thread():
             self._take_away()
         if self._raised and isinstance(error, Exception):
@@ -157,9 +171,10 @@ class Interrupts:
                     continue
                 # Where the handler has run, Python and not DuckDB was at work.
                 heeded = self.wanted or self._raised
-                asleep = self._installed and not self._in_chunk and not heeded
-                if number[0] in self._before and asleep:
-                    self._interrupt()
+                with self._leaving:
+                    asleep = self._installed and not self._in_chunk and not heeded
+                    if number[0] in self._before and asleep:
+                        self._interrupt()
         except OSError:
             return  # The block was left.
 

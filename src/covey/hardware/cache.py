@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def write_whole(path: Path, content: bytes) -> None:
     Where its folder cannot be written the content is lost: whoever reads the file takes a
     missing one for one that was never kept.
     """
-    part = path.with_suffix(f".{os.getpid()}.part")
+    part = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.part")
     with suppress(OSError):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -34,9 +34,12 @@ class Scratch:
         # Whatever thread lets it go.
         self._lock = FileLock(self.path / _LOCK, mode=0o600, thread_local=False)
         self._lock.acquire()
+        self._process = os.getpid()
 
     def delete(self) -> None:
-        """Delete the folder and all that is in it."""
+        """Delete the folder and all that is in it; nothing of another process's."""
+        if os.getpid() != self._process:
+            return
         self._lock.release()
         shutil.rmtree(self.path, ignore_errors=True)
 

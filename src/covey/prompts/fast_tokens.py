@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from covey.hardware import forks
 from covey.prompts.tokens import Encoder, Int32, Int64
 
 _SAMPLE = 32  # texts of a batch that both encode
@@ -21,6 +22,8 @@ _WORTH = 4 * _SAMPLE  # batches of fewer texts gain nothing
 
 class CheckedEncoder:
     """Encodes with Gigatoken as long as it agrees; see `Encoder`.
+
+    Any thread may encode: the only thing that changes is `trusted`, once and for good.
 
     Args:
         plain: what is right.
@@ -78,6 +81,8 @@ def checked_encoder(plain: Encoder, tokenizer_json: str) -> Encoder:
     Args:
         tokenizer_json: the plain encoder's tokenizer in Hugging Face's format.
     """
+    if forks.was_forked():
+        return plain  # threads that it may have started before are gone
     try:
         gigatoken = importlib.import_module("gigatoken")
         fast = gigatoken.Tokenizer.from_json(tokenizer_json)

@@ -20,6 +20,7 @@ import duckdb
 
 from covey.errors import CoveyError, RunError, first_line
 from covey.execution.store.keys import SALT_WORDS
+from covey.hardware.forks import unforked
 from covey.sql.text import quote_text
 
 # Another process needs milliseconds; one that shrinks a large file, some seconds.
@@ -140,7 +141,12 @@ class AnswerDatabase:
             with self.writing() as connection:
                 yield connection
         else:
-            with self._errors(), duckdb.connect(str(self.path), read_only=True) as connection:
+            # DuckDB would give a forked process its copy of the open file.
+            with (
+                unforked(),
+                self._errors(),
+                duckdb.connect(str(self.path), read_only=True) as connection,
+            ):
                 self._check(connection)
                 yield connection
 
@@ -151,7 +157,7 @@ class AnswerDatabase:
         Raises:
             StoreError: it cannot be opened, read or written.
         """
-        with self._locked():
+        with self._locked(), unforked():
             try:
                 connection = self._connect()
             except DamagedError as error:
