@@ -211,6 +211,11 @@ def test_close_ends_a_result_that_nobody_reads(
     close(con.close)
     with pytest.raises(covey.InputError, match="is closed"):
         one(con)
+    # Whoever sets a handler of their own meanwhile finds no bell of ours behind the next run.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with covey.connect(PlantedModel(lambda *_: 0.9), cache=False, progress=False) as other:
+        assert one(other) == [(1,)]
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_what_fails_between_two_batches_is_what_the_caller_sees(con: covey.Connection) -> None:

@@ -23,6 +23,8 @@ _LOG = logging.getLogger(__name__)
 _NOTICE = b"\0"
 # Which signal stopped the process last: signals are the process's, and so is this.
 _last: int | None = None
+# The one whose handlers and bell another thread than the main one left behind.
+_left: list[Interrupts] = []
 
 
 @contextmanager
@@ -88,12 +90,10 @@ class Interrupts:
     def __enter__(self) -> Self:
         if not _in_main_thread():
             return self
+        if _left:
+            _left.pop()._take_away()
         for number in signal.valid_signals():
             handler = signal.getsignal(number)
-            left = getattr(handler, "__self__", None)
-            if isinstance(left, Interrupts) and not left._installed:
-                left._take_away()
-                handler = signal.getsignal(number)
             if handler in (signal.default_int_handler, _stop):
                 self._before[number] = signal.signal(number, self._handle)
         if self._before:
@@ -120,6 +120,8 @@ class Interrupts:
             self._installed = False
         if _in_main_thread():
             self._take_away()
+        else:
+            _left.append(self)
         if self._raised and isinstance(error, Exception):
             # DuckDB has made an error of its own of it.
             raise KeyboardInterrupt from None
@@ -135,7 +137,9 @@ class Interrupts:
 
     def _take_away(self) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            # Somebody may have set another meanwhile.
+            if getattr(signal.getsignal(number), "__self__", None) is self:
+                signal.signal(number, handler)
         if self._bell is not None:
             signal.set_wakeup_fd(-1)
             heard, rung, thread = self._bell
@@ -181,6 +185,7 @@ class Interrupts:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self._installed:
             self._take_away()
+            _left.clear()
             _stop(number, frame)
         if self.wanted or not self._in_chunk:
             # Where somebody makes another error of it, the next chunk does not begin.
