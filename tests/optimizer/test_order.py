@@ -104,3 +104,35 @@ def test_a_chain_of_ten_tables_with_ten_filters_is_ordered_in_a_second_of_work()
     assert tokens(orders.cost(found)) <= tokens(orders.cost(range(19)))
     # Not a measurement: it fails when the work explodes.
     assert spent < 5.0
+
+
+@pytest.mark.parametrize("count", [8, 16, 64, 200])
+def test_orders_of_any_number_of_conditions_are_searched_within_bounds(count):
+    draw = random.Random(count)
+    stages = [filter_on(0, draw.uniform(20.0, 200.0), 300.0) for _ in range(count)]
+    rates = [draw.uniform(0.1, 0.9) for _ in range(count)]
+    priced_works: list[Work] = []
+
+    def counted(work: Work) -> float:
+        priced_works.append(work)
+        return tokens(work)
+
+    orders = priced(stages, [1000.0], rates)
+    orders._seconds = counted
+    best = orders.best(range(count))
+    assert sorted(best) == list(range(count))
+    assert len(priced_works) <= 10_000 + 60 * count
+    as_given = tokens(orders.cost(range(count)))
+    by_rank = sorted(range(count), key=orders._rank)
+    found = tokens(orders.cost(best))
+    assert found <= as_given and found <= tokens(orders.cost(by_rank))
+
+
+def test_conditions_that_ask_the_same_stand_together():
+    one, other = filter_on(0, 50.0, 300.0), filter_on(0, 60.0, 300.0)
+    stages = [one, other] * 20
+    order = priced(stages, [1000.0], [0.5] * 40).best(range(40))
+    assert order in (
+        (*range(0, 40, 2), *range(1, 40, 2)),
+        (*range(1, 40, 2), *range(0, 40, 2)),
+    )
