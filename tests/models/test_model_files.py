@@ -122,7 +122,7 @@ def test_bytes_of_no_tensor_are_in_the_fingerprint(originals: dict[str, Path], t
 
 def test_no_thread_is_left_that_a_fork_would_lose(path: Path) -> None:
     def hashing() -> list[str]:
-        return [thread.name for thread in threading.enumerate() if "covey-hash" in thread.name]
+        return [thread.name for thread in threading.enumerate() if "covey-read" in thread.name]
 
     files = ModelFiles(path)
     assert files.spec and files.encoder and not hashing()
@@ -318,16 +318,17 @@ class FaultyReads:
         self.fault = _short
         injector = self
 
-        class File(reading.FileIO):
-            def readinto(self, out: memoryview) -> int:
-                injector.steps += 1
-                if injector.steps - 1 == injector.at:
-                    return injector.fault(self, out)
-                # Half of what is asked for: the rest is another step.
-                part = memoryview(out)[: max(1, len(out) // 2)] if len(out) > 4096 else out
-                return super().readinto(part)
+        real = os.preadv
 
-        monkeypatch.setattr(reading, "FileIO", File)
+        def preadv(file: int, buffers: list[memoryview], start: int) -> int:
+            [out] = buffers
+            injector.steps += 1
+            if injector.steps - 1 == injector.at:
+                return injector.fault(file, out)
+            # Half of what is asked for: the rest is another step.
+            return real(file, [out[: max(1, len(out) // 2)] if len(out) > 4096 else out], start)
+
+        monkeypatch.setattr(os, "preadv", preadv)
 
     def arm(self, at: int, fault: Callable[[Any, memoryview], int]) -> None:
         self.steps, self.at, self.fault = 0, at, fault
@@ -372,8 +373,8 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
     file, done = weights_of(path), []
     real = reading.read_exactly
 
-    def changing(source: Any, out: memoryview, name: Path) -> None:
-        real(source, out, name)
+    def changing(source: Any, start: int, out: memoryview, name: Path) -> None:
+        real(source, start, out, name)
         if name == file and len(out) > 8192 and not done:
             done.append(True)
             with file.open("r+b") as other:
@@ -393,8 +394,8 @@ def test_a_file_that_shrinks_while_it_is_read_ends_no_process(
     file = weights_of(path)
     real = reading.read_exactly
 
-    def shrinking(source: Any, out: memoryview, name: Path) -> None:
-        real(source, out, name)
+    def shrinking(source: Any, start: int, out: memoryview, name: Path) -> None:
+        real(source, start, out, name)
         if name == file and len(out) > 8192:
             os.truncate(file, 4096)
 
