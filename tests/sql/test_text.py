@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.errors import QueryError
-from covey.sql.text import EditedText, TokenList
+from covey.sql.edited_text import EditedText
+from covey.sql.text import TokenList
 
 
 @st.composite

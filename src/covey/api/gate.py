@@ -12,8 +12,9 @@ from covey.api.links import linked_folders, passes_through
 from covey.api.reach import FUNCTIONS, SETTINGS, STATEMENTS, Reach
 from covey.errors import QueryError
 from covey.sql.bind import Binder, statement_kinds
+from covey.sql.edited_text import EditedText
 from covey.sql.structure import is_query, only_reads
-from covey.sql.text import EditedText, Token, TokenList, read_tokens
+from covey.sql.text import Token, TokenList, read_tokens
 
 # Name and text of what a database brings along when it is opened or attached; later ones are
 # judged when they are made. Temporary views are data that the user has registered.

@@ -21,11 +21,12 @@ from covey.sql.bind import Binder, read_error
 from covey.sql.calls import find_calls
 from covey.sql.derived import Derived
 from covey.sql.dialect import Dialect
+from covey.sql.edited_text import EditedText
 from covey.sql.hints import with_written_names
 from covey.sql.lift import LiftedText, lift
 from covey.sql.statements import ViewDefinition
 from covey.sql.temporary import TemporaryObjects
-from covey.sql.text import EditedText, read_tokens
+from covey.sql.text import read_tokens
 from covey.sql.views import Views
 
 if TYPE_CHECKING:

@@ -26,8 +26,9 @@ from covey.sql.bind import Binder
 from covey.sql.calls import find_calls
 from covey.sql.derived import Derived
 from covey.sql.dialect import Dialect
+from covey.sql.edited_text import EditedText
 from covey.sql.statements import split_statements
-from covey.sql.text import EditedText, TokenList, read_tokens
+from covey.sql.text import TokenList, read_tokens
 
 if TYPE_CHECKING:
     import pandas

@@ -18,13 +18,14 @@ from covey.optimizer.outer_joins import without_needless_outer_joins
 from covey.optimizer.pieces import plan_pieces
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import UNREAD, PhysicalPlan
+from covey.sql.edited_text import Replacement
 from covey.sql.from_clause import NotPlanned
 from covey.sql.guards import Context, Guards
 from covey.sql.hints import with_hint
 from covey.sql.lift import LiftedText, text_lookup
 from covey.sql.structure import find_blocks, is_query, query_span
 from covey.sql.temporary import TemporaryObjects
-from covey.sql.text import Replacement, Span, quote_name
+from covey.sql.text import Span, quote_name
 from covey.sql.volatile import Changes
 
 # Where only TRUE makes a difference.

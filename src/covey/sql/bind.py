@@ -9,14 +9,9 @@ from typing import Any
 import duckdb
 
 from covey.errors import QueryError
+from covey.sql.edited_text import EditedText, OffsetMap
 from covey.sql.scopes import is_defined, shared_table
-from covey.sql.text import (
-    QUERY_STARTS,
-    EditedText,
-    OffsetMap,
-    Span,
-    read_tokens,
-)
+from covey.sql.text import QUERY_STARTS, Span, read_tokens
 from covey.sql.volatile import Changes, Volatile, read_volatile
 
 # What a statement can be that DuckDB refuses before it runs: mistakes of the query.

@@ -14,7 +14,8 @@ from enum import Enum
 
 from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import AICall
-from covey.sql.text import EditedText, Replacement, Span
+from covey.sql.edited_text import EditedText, Replacement
+from covey.sql.text import Span
 
 
 class Context(Enum):

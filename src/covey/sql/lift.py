@@ -18,12 +18,13 @@ from covey.sql.calls import RawCall, find_calls
 from covey.sql.classify import read_classification
 from covey.sql.conditions import refuse_as_condition
 from covey.sql.dialect import Dialect, example
+from covey.sql.edited_text import EditedText
 from covey.sql.examples import read_calibration, read_examples
 from covey.sql.options import Arguments
 from covey.sql.prompt import read_prompt
 from covey.sql.spelling import check, check_templates, detect
 from covey.sql.statements import refuse_kept_calls
-from covey.sql.text import EditedText, Span, TokenList, read_tokens
+from covey.sql.text import Span, TokenList, read_tokens
 
 
 @dataclass(slots=True)

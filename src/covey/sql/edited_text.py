@@ -1,0 +1,158 @@
+"""Edits of SQL text that leave the rest untouched.
+
+Covey never regenerates a user's SQL. It replaces spans of the text and hands the
+result to DuckDB, so that whatever DuckDB accepts arrives there letter for letter
+(docs/decisions/0001-splice-sql-text.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Sequence
+
+from covey.sql.text import Span
+
+# What stands in the place of a span: new text, and spans whose edited text is copied there.
+Replacement = Sequence[str | Span]
+
+
+class EditedText:
+    """A text and replacements of some of its spans.
+
+    An edit inside the span of another is used when the inner span is rendered alone
+    or copied by the outer one; where both are rendered, the outer one wins.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._numbers = itertools.count()
+        # When each was made; a revert brings the earlier number back.
+        self._made: dict[Span, int] = {}
+        self._edits: dict[Span, Replacement] = {}
+        # In the order in which they are written; see `_place`.
+        self._places: list[Span] = []
+        self._done: list[tuple[Span, Replacement | None, int]] = []
+
+    def version(self, span: Span) -> tuple[int, ...]:
+        """Equal as long as no edit inside a span is."""
+        first = bisect_left(self._places, (span[0], -len(self.text)))
+        last = bisect_right(self._places, (span[1], 0))
+        return tuple(self._made[start, -stop] for start, stop in self._places[first:last])
+
+    def replace(self, span: Span, *new: str | Span) -> None:
+        """Put `new` in the place of `span`; a second edit of one span replaces the first."""
+        self._done.append((span, self._edits.get(span), self._made.get(span, 0)))
+        if span not in self._edits:
+            insort(self._places, _place(span))
+        self._edits[span] = new
+        self._made[span] = next(self._numbers)
+
+    def replacement(self, span: Span) -> Replacement:
+        """What stands in the place of a span: nothing new where it was not replaced."""
+        return self._edits.get(span, (self.text[slice(*span)],))
+
+    def snapshot(self) -> int:
+        """The edits so far, for `revert`."""
+        return len(self._done)
+
+    def revert(self, snapshot: int) -> None:
+        """Undo what was edited since a snapshot."""
+        while len(self._done) > snapshot:
+            span, before, self._made[span] = self._done.pop()
+            if before is None:
+                del self._edits[span], self._made[span]
+                del self._places[bisect_left(self._places, _place(span))]
+            else:
+                self._edits[span] = before
+
+    def render(self, span: Span | None = None) -> str:
+        """The edited text of `span`, or of everything."""
+        return self.render_mapped(span)[0]
+
+    def render_mapped(self, span: Span | None = None) -> tuple[str, OffsetMap]:
+        """The edited text of `span` and the map from its offsets to the original's."""
+        writer = self._written(span if span is not None else (0, len(self.text)))
+        return "".join(writer.pieces), OffsetMap(writer.marks)
+
+    def applied(self, span: Span) -> set[Span]:
+        """The spans of the edits that show in the edited text of `span`."""
+        return self._written(span).applied
+
+    def _written(self, span: Span) -> _Writer:
+        writer = _Writer(self.text, self._edits, self._places)
+        writer.write(span)
+        return writer
+
+
+def _place(span: Span) -> Span:
+    """Sorts outermost first at each place: the earlier start, then the longer span."""
+    return span[0], -span[1]
+
+
+class _Writer:
+    """Writes edited text and remembers where each piece came from."""
+
+    def __init__(self, text: str, edits: dict[Span, Replacement], places: list[Span]) -> None:
+        self.text = text
+        self.edits = edits
+        self.places = places
+        self.applied: set[Span] = set()
+        self.pieces: list[str] = []
+        self.marks: list[tuple[int, int, bool]] = []
+        self.length = 0
+
+    def put(self, piece: str, origin: int, copied: bool) -> None:
+        self.marks.append((self.length, origin, copied))
+        self.pieces.append(piece)
+        self.length += len(piece)
+
+    def write(self, span: Span) -> None:
+        at, end = span
+        for start, stop in self.outermost(span):
+            self.put(self.text[at:start], at, True)
+            self.applied.add((start, stop))
+            place = start
+            for part in self.edits[(start, stop)]:
+                if isinstance(part, str):
+                    self.put(part, place, False)
+                else:
+                    self.write(part)
+                    place = part[1]
+            at = stop
+        self.put(self.text[at:end], at, True)
+
+    def outermost(self, span: Span) -> Iterator[Span]:
+        """The edits inside a span that are in no other edit inside it."""
+        begin, end = span
+        # What is inserted at the end of a span belongs to what follows.
+        whole = end == len(self.text) or begin == end
+        i, after_all = bisect_left(self.places, (begin, -len(self.text))), len(self.places)
+        while i < after_all:
+            start, stop = self.places[i][0], -self.places[i][1]
+            if start > end or (start == end and not whole):
+                return
+            i += 1
+            if stop <= end:
+                yield start, stop
+                i = max(i, bisect_left(self.places, (stop, -len(self.text))))
+
+
+class OffsetMap:
+    """Where an offset of an edited text stood in the original.
+
+    Args:
+        marks: (offset in the edited text, offset in the original, whether the piece
+            that begins there was copied), ascending.
+    """
+
+    def __init__(self, marks: list[tuple[int, int, bool]]) -> None:
+        self._marks = marks
+        self._starts = [m[0] for m in marks]
+
+    def original(self, offset: int) -> int:
+        """An offset inside a replacement maps to the start of what it replaced, or to the
+        end of what was copied into it before.
+        """
+        start, origin, copied = self._marks[bisect_right(self._starts, offset) - 1]
+        return origin + (offset - start if copied else 0)
