@@ -5,9 +5,9 @@
 
 A query of two conditions runs undisturbed; then other memory of the GPU is filled, once before
 the arena of keys and values is made, and once behind it, so that chunks find no room for their
-activations. Each time the query must end by using less, with the same answers, but for margins
-that narrower chunks round to the other side of zero, and with counters that add up. Prints what
-was given up; the exit status is 1 where something is wrong.
+activations. Each time the query must end by using less, with the same answers, but for what narrower
+chunks round otherwise (random weights amplify it, see docs/performance.md), and with counters that
+add up. Prints what was given up; the exit status is 1 where something is wrong.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import covey
 from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel
 from gpu_timing import versions
+from hopper_margins import compare
 from hopper_shapes import make_shape
 
 QUERY = """
@@ -37,8 +38,8 @@ QUERY = """
 # Left free where the arena is to find no room, and where only chunks are.
 _LEFT_BEFORE_ARENA = 6 << 30
 _LEFT_FOR_CHUNKS = 256 << 20
-# Margins of the same prompt in other chunks differ by rounding.
-_TOLERANCE = 0.5
+# Of the margins' spread, in the mean: what another schedule alone makes of them is half of that.
+_TOLERANCE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +99,17 @@ def faults(label: str, found: Run, expected: Run) -> list[str]:
     print(f"{label}: chunks of {found.budget:,} tokens, room for {found.slots:,}")
     for note in found.report.notes:
         print(f"  {note}")
-    difference = np.abs(found.margins - expected.margins)
-    turned = int(((found.margins > 0) != (expected.margins > 0)).sum())
+    apart = compare(expected.margins.ravel(), found.margins.ravel())
     print(
-        f"  margins differ by {difference.max():.3f} at most, {turned} turned;"
+        f"  margins of a spread of {apart['spread']:.1f} differ by {apart['mean']:.2f} in the mean,"
+        f" {apart['flips']:.0f} of 10,000 turned;"
         f" {ours.fresh_tokens:,} tokens computed for {theirs.fresh_tokens:,},"
         f" peak {ours.peak_slots:,}, {ours.evictions:,} evictions"
     )
     checks = {
         "nothing ran out": bool(found.report.notes),
         "a margin is missing": not np.isnan(found.margins).any(),
-        "margins differ": bool(difference.max() <= _TOLERANCE),
+        "margins differ": apart["mean"] <= _TOLERANCE * apart["spread"],
         "prompts were lost or counted twice": ours.prompts == theirs.prompts,
         "requested tokens do not add up": ours.requested_tokens == theirs.requested_tokens,
         "fewer tokens than the minimum": ours.fresh_tokens >= ours.minimum_tokens > 0,

@@ -27,7 +27,7 @@ from engine.symbolic import LAYOUT, CharEncoder, SymbolicRunner
 
 LIMITS = Limits(context=200, budget=200, slots=400)
 # Of eight threads each, which makes a hundred runs of sessions and connections.
-ROUNDS = max(int(os.environ.get("COVEY_FUZZ_EXAMPLES", "2000")) // 500, 1)
+ROUNDS = max(int(os.environ.get("COVEY_FUZZ_EXAMPLES", "2000")) // 250, 1)
 
 
 @pytest.fixture(autouse=True)
