@@ -5,7 +5,7 @@
 
 A query of two conditions runs undisturbed; then other memory of the GPU is filled, once before
 the arena of keys and values is made, and once behind it, so that chunks find no room for their
-activations. Each time the query must end by using less, with the same answers, but for what narrower
+activations. Each time the query must end by using less, with the same answers, but for what other
 chunks round otherwise (random weights amplify it, see docs/performance.md), and with counters that
 add up. Prints what was given up; the exit status is 1 where something is wrong.
 """
