@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -154,3 +155,12 @@ def test_a_read_only_connection_explains_and_analyses_queries_alone() -> None:
         assert con.sql("EXPLAIN ANALYZE SELECT AI.IF('x')").fetchall()
         with pytest.raises(covey.QueryError, match="read-only"):
             con.sql("EXPLAIN ANALYZE CREATE TABLE t AS SELECT 1 AS a")
+
+
+def test_no_memory_for_a_database_is_no_mistake_of_the_users(monkeypatch):
+    def full(*arguments, **options):
+        raise duckdb.OutOfMemoryException("Out of Memory Error: Allocation failure")
+
+    monkeypatch.setattr(duckdb, "connect", full)
+    with pytest.raises(covey.RunError, match="no memory left for a database"):
+        covey.connect(model(), cache=False)

@@ -177,6 +177,8 @@ def test_a_text_that_is_no_source_is_no_pipe(model: PlantedModel, tmp_path: Path
             "n\n6\n",
         ),
         ("echo \"SELECT * FROM read_csv('/dev/stdin')\" | covey query -", None),
+        ("<&- covey query \"SELECT count(*) AS n FROM read_csv('/dev/stdin')\"", None),
+        ("</dev/null covey query \"SELECT count(*) AS n FROM read_csv('/dev/fd/0')\"", None),
     ],
 )
 def test_the_command_line_reads_its_standard_input_once(

@@ -174,8 +174,9 @@ def test_limits_are_checked(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(covey.InputError, match="Name a folder"):
         covey.connect(model(), cache=tmp_path / "file")
-    with pytest.raises(covey.InputError, match="above 0"):
-        covey.CacheOptions(max_bytes=0)
+    for limits in ({"max_bytes": 0}, {"max_bytes": "2"}, {"max_days": float("nan")}):
+        with pytest.raises(covey.InputError, match="above 0"):
+            covey.CacheOptions(**limits)
 
 
 def test_answers_past_their_age_are_asked_again(cache_folder, monkeypatch):
@@ -189,6 +190,16 @@ def test_answers_past_their_age_are_asked_again(cache_folder, monkeypatch):
     # A clock that is put back makes nothing old.
     monkeypatch.setattr(store_module, "_now", lambda: now - datetime.timedelta(days=900))
     assert not run(FILTER, cache=options)[1]
+
+
+@pytest.mark.parametrize("days", [1e7, 1e300, float("inf")])
+def test_no_answer_is_older_than_the_calendar(days, cache_folder):
+    run(FILTER, cache=CacheOptions(max_days=days))
+    assert not run(FILTER, cache=CacheOptions(max_days=days))[1]
+    store = AnswerStore(CacheOptions())
+    assert store.clear(days=days) == 0
+    with pytest.raises(covey.InputError, match="not nan"):
+        store.clear(days=float("nan"))
 
 
 def stored_question(name: str = "q") -> StoredQuestion:

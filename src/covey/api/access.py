@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 
-from covey.errors import InputError
+from covey.errors import InputError, RunError, first_line
 from covey.hardware import forks
 from covey.hardware.scratch import Scratch, clear_scratch
 from covey.sql.text import quote_text
@@ -92,6 +92,7 @@ def open_database(
 
     Raises:
         InputError: it cannot be opened.
+        RunError: the process has no memory for it.
     """
     file = str(database)
     if "\0" in file or _HALF.search(file):
@@ -108,6 +109,11 @@ def open_database(
     locked = access.read_only and not file.startswith(":memory:")
     try:
         connection = duckdb.connect(file, read_only=locked)
+    except duckdb.OutOfMemoryException as error:
+        raise RunError(
+            f"The process has no memory left for a database ({first_line(error)}). Close what else "
+            "uses memory, or raise its limit (ulimit -v)."
+        ) from None
     except duckdb.Error as error:
         raise InputError(f"The database {database} cannot be opened: {error}") from None
     # Not in the folder that the process happens to run in.

@@ -146,15 +146,19 @@ class Copies:
 
 
 def pipe(path: str) -> tuple[int, int] | None:
-    """Which pipe, socket or terminal a path leads to; None where it can be read again."""
+    """Which pipe, socket or terminal a path leads to; None where it can be read again.
+
+    Also what stands where none was given: standard input that is closed, or opened on nothing.
+    """
     number = descriptor(path)
     try:
         found = Path(path).stat() if number is None else os.fstat(number)
     except (OSError, ValueError):
         return None
     mode = found.st_mode
-    terminal = stat.S_ISCHR(mode) and number is not None and os.isatty(number)
-    once = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or terminal
+    once = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+    if stat.S_ISCHR(mode) and number is not None:
+        once = os.isatty(number) or os.path.samestat(found, Path(os.devnull).stat())
     return (found.st_dev, found.st_ino) if once else None
 
 

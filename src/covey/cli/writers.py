@@ -68,12 +68,17 @@ def temporary_space() -> Iterator[None]:
     """
     import duckdb
 
+    from covey.sql.bind import read_error
+
     try:
         yield
     except BrokenPipeError:
         raise
     except (OSError, duckdb.IOException) as error:
-        reason = getattr(error, "strerror", None) or first_line(error)
+        if isinstance(error, duckdb.Error):
+            reason = read_error(error)[0]
+        else:
+            reason = error.strerror or first_line(error)
         raise RunError(
             f"Temporary files cannot be written: {reason}. Make room in {tempfile.gettempdir()},"
             " or let TMPDIR name another folder. Answers are kept: the same command goes on."

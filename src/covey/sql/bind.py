@@ -276,13 +276,7 @@ def mistake(error: duckdb.Error, ran: str, shift: int, sql: str, offsets: Offset
 
 def read_error(error: duckdb.Error) -> tuple[str, str | None, tuple[int, int] | None]:
     """Reason, hint and (offset, length) in bytes of an error of DuckDB."""
-    text = str(error)
-    brace = text.find("{")
-    try:
-        fields = json.loads(text[brace:]) if brace >= 0 else {}
-    except ValueError:
-        fields = {}
-    message = str(fields.get("exception_message", _KIND.sub("", text)))
+    message, fields = _message(error)
     reason, _, rest = message.partition("\n")
     place: tuple[int, int] | None = None
     if "location" in fields:
@@ -293,15 +287,24 @@ def read_error(error: duckdb.Error) -> tuple[str, str | None, tuple[int, int] | 
     return reason.rstrip(".!"), _shortened(rest.strip()) or None, place
 
 
+def _message(error: duckdb.Error) -> tuple[str, dict[str, Any]]:
+    """What an error of DuckDB says, and the fields beside it where it has any.
+
+    Of a write that others waited for the message holds the whole error again.
+    """
+    message, fields = _KIND.sub("", str(error)), dict[str, Any]()
+    while (brace := message.find("{")) >= 0:
+        try:
+            inner = json.loads(message[brace:])
+            message, fields = str(inner["exception_message"]), inner
+        except (ValueError, KeyError):
+            break
+    return message, fields
+
+
 def whole_error(error: duckdb.Error) -> str:
     """Reason and hints of an error of DuckDB, without the table of settings behind them."""
-    text = str(error)
-    brace = text.find("{")
-    try:
-        message = str(json.loads(text[brace:])["exception_message"]) if brace >= 0 else ""
-    except (ValueError, KeyError):
-        message = ""
-    lines = (message or _KIND.sub("", text)).split("\n")
+    lines = _message(error)[0].split("\n")
     # Those of a CSV file are set in, one a line.
     kept = (line.rstrip() for line in lines if not line.startswith("  "))
     return "\n".join(line for line in kept if line).rstrip(".")

@@ -22,7 +22,7 @@ class CacheOptions:
         max_days: answers older than this are asked again; None keeps them.
 
     Raises:
-        InputError: a limit that is not above 0, or a path that is no folder.
+        InputError: a limit that is no number above 0, or a path that is no folder.
     """
 
     path: str | PathLike[str] | None = None
@@ -30,8 +30,12 @@ class CacheOptions:
     max_days: float | None = None
 
     def __post_init__(self) -> None:
-        if self.max_bytes <= 0 or (self.max_days is not None and self.max_days <= 0):
-            raise InputError("The limits of the answer store are above 0: max_bytes, max_days.")
+        limits = (self.max_bytes, 1 if self.max_days is None else self.max_days)
+        # NaN is above nothing.
+        if not all(isinstance(limit, int | float) and limit > 0 for limit in limits):
+            raise InputError(
+                "The limits of the answer store are numbers above 0: max_bytes, max_days."
+            )
         if self.path is not None and Path(self.path).exists() and not Path(self.path).is_dir():
             raise InputError(f"The answer store {self.path} is a file. Name a folder.")
 

@@ -246,9 +246,9 @@ class AnswerStore:
             conditions.append("question IN (SELECT id FROM questions WHERE model = ?)")
             parameters.append(model)
         if days is not None:
-            if days < 0:
-                raise InputError("An age in days is 0 or more.")
-            conditions.append(f"written <= TIMESTAMP '{_now() - datetime.timedelta(days=days)}'")
+            if not days >= 0:  # NaN is neither.
+                raise InputError(f"An age in days is a number of at least 0, not {days!r}.")
+            conditions.append(f"written <= TIMESTAMP '{_days_ago(days)}'")
         if not self._database.exists():
             return 0
         with self._database.writing() as connection:
@@ -321,7 +321,14 @@ class AnswerStore:
     def _oldest(self) -> datetime.datetime:
         """When the oldest answer was written that may be used."""
         days = self._options.max_days
-        return datetime.datetime.min if days is None else _now() - datetime.timedelta(days=days)
+        return datetime.datetime.min if days is None else _days_ago(days)
+
+
+def _days_ago(days: float) -> datetime.datetime:
+    try:
+        return _now() - datetime.timedelta(days=days)
+    except OverflowError:
+        return datetime.datetime.min
 
 
 def _now() -> datetime.datetime:
