@@ -71,3 +71,7 @@ class Statements:
         found = difference(got.rename_columns(expected.column_names), expected, ordered=ordered)
         assert found is None, f"{statement}\n{found}"
         return None
+
+    def names(self, query: str) -> list[str]:
+        """What Covey calls the columns of a query."""
+        return [str(name) for name in self._covey.sql(query).arrow().column_names]

@@ -48,6 +48,22 @@ COLUMNS = (
     "SELECT n FROM t WHERE AI.IF(PROMPT('q {0}', COLUMNS(['a', 'n'])))",
     "SELECT count(*) FROM t GROUP BY n HAVING AI.IF(PROMPT('q {0}', max(COLUMNS(['a', 'n']))))",
 )
+# What has names of its own; the last are one value.
+NAMED = (
+    (f"SELECT * REPLACE ({CALL} AS a) FROM t", ["a", "n", "d"]),
+    (f"SELECT t.* EXCLUDE (d) REPLACE ({CALL} AS a, 1 AS n) FROM t", ["a", "n"]),
+    (f"SELECT * REPLACE ({CALL} AS a) RENAME (n AS m), n FROM t", ["a", "m", "d", "n"]),
+    ("SELECT AI.SCORE(PROMPT('q {0}', a)) * COLUMNS(['n']) FROM t", ["n"]),
+    (f"SELECT d FROM (SELECT * REPLACE ({CALL} AS a) FROM t) WHERE a", ["d"]),
+    *(
+        (f"SELECT {item} FROM (SELECT a, a AS columns, n FROM t)", [item])
+        for item in (
+            "AI.IF(PROMPT('q {0}', columns))",
+            "AI.IF(PROMPT('q {0}', concat(*COLUMNS(['a', 'n']))))",
+            "n * AI.SCORE(PROMPT('q {0}', concat('x', *COLUMNS(['a', 'n']))))",
+        )
+    ),
+)
 GROUPS = (
     f"SELECT {OF_TA} AS r, count(*) AS c FROM t GROUP BY {CALL}",
     f"SELECT AI.IF(PROMPT('q {{0}}', \"a\")) AS r, count(*) AS c FROM t GROUP BY {CALL}",
@@ -141,6 +157,14 @@ def test_it_gives_what_duckdb_gives(statements: Statements, statement: str) -> N
     assert statements.check(statement) is None
     asked = statements.recorder.asked
     assert len(asked) == len(set(asked)), "a prompt was asked twice"
+
+
+@pytest.mark.parametrize("statement, names", NAMED)
+def test_columns_are_called_as_duckdb_calls_them(
+    statements: Statements, statement: str, names: list[str]
+) -> None:
+    assert statements.check(statement) is None
+    assert statements.names(statement) == names
 
 
 @pytest.mark.parametrize("how", ["OR REPLACE TEMP TABLE", "TEMPORARY TABLE", "TABLE"])

@@ -430,6 +430,10 @@ def told_of(query: str) -> tuple[Counter[str], list[tuple[object, ...]]]:
         (f"SELECT t.id FROM t ANTI JOIN p ON {J} WHERE {N}", {"N": 20}),
         (f"SELECT t.id FROM t JOIN p AS q ON t.id = q.id LEFT JOIN p ON {J} WHERE {N}", {"N": 6}),
         # Who rejects NULL makes an inner join of an outer one.
+        (f"SELECT t.id FROM t SEMI JOIN p ON t.id = p.id WHERE {N}", {"N": 6}),
+        (f"SELECT t.id FROM t ANTI JOIN p ON t.id = p.id WHERE {N}", {"N": 14}),
+        (f"SELECT t.id FROM p AS q RIGHT JOIN t ON q.id = t.id SEMI JOIN p ON t.id = p.id "
+         f"WHERE {N}", {"N": 6}),
         (f"SELECT t.id FROM t LEFT JOIN p ON {J} WHERE {PN}", {"N": 6}),
         (f"SELECT t.id FROM t FULL JOIN p ON {J} WHERE {N}", {"N": 20}),
         (f"SELECT t.id FROM t FULL JOIN p ON {J} WHERE {PN}", {"N": 6}),

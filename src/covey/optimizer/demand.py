@@ -12,6 +12,7 @@ from covey.logical.calls import AICall
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.plan.nodes import Ask, DocumentColumn, Stop
 from covey.plan.rows import Target
+from covey.sql.columns import makes_columns
 from covey.sql.from_clause import NotPlanned
 from covey.sql.text import Span, quote_name
 
@@ -132,7 +133,7 @@ def locate(
     words = work.tokens.words(span)
     if words & {"OVER", "UNNEST"}:
         raise NotPlanned("one of its documents depends on more than one row")
-    if "COLUMNS" in words:
+    if makes_columns(work.tokens, span):
         raise NotPlanned("it stands for one call for each of several columns")
     found = []
     sources = tuple(source.source for source in loaded)

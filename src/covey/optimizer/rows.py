@@ -149,16 +149,16 @@ class BlockRows:
         return None
 
     def before_outer(self, number: int) -> str:
-        """A source with those that inner joins without calls tie it to, as FROM has them."""
-        inner = 0
-        for join in self.block.joins:
-            if join.kind is not JoinKind.INNER or any(c.calls for c in join.on):
-                break
-            inner += 1
-        if not inner or number > inner or self.block.from_span is None:
+        """A source with those that joins without calls tie it to, as FROM has them."""
+        joins = self.block.joins
+        plain = next((i for i, j in enumerate(joins) if any(c.calls for c in j.on)), len(joins))
+        # A LEFT or FULL join rejects no row.
+        rejects = (JoinKind.INNER, JoinKind.RIGHT, JoinKind.SEMI, JoinKind.ANTI)
+        last = max((i + 1 for i in range(plain) if joins[i].kind in rejects), default=0)
+        if not last or number > last or self.block.from_span is None:
             source = self.loaded[number]
             return f"{source.load.table} AS {source.alias}"
-        return self.work.edited.render((self.block.from_span[0], self.block.joins[inner - 1].end))
+        return self.work.edited.render((self.block.from_span[0], joins[last - 1].end))
 
     def relations_of(self, number: int) -> str:
         """FROM up to join `number`, as pairs that its ON may still reject.

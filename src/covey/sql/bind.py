@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 
 from covey.errors import QueryError
+from covey.sql.columns import names_its_columns
 from covey.sql.edited_text import EditedText, OffsetMap
 from covey.sql.scopes import is_defined, shared_table
 from covey.sql.text import QUERY_STARTS, Span, read_tokens
@@ -180,11 +181,8 @@ class Binder:
         )
 
     def is_unnamed(self, item: Span) -> bool:
-        """Whether an item of SELECT is an expression without an alias.
-
-        Of several columns, `f(COLUMNS(*))`, each has its own name.
-        """
-        if "COLUMNS" in read_tokens(self.edited.text).words(item):
+        """Whether an item of SELECT is an expression without an alias."""
+        if names_its_columns(read_tokens(self.edited.text), item):
             return False
         try:
             # Behind an alias there is no place for another.

@@ -5,10 +5,13 @@ from __future__ import annotations
 from sqlglot import TokenType
 
 from covey.logical.blocks import Block
-from covey.sql.text import TokenList
+from covey.sql.text import Span, TokenList
 
 # Words whose columns are not written down one by one.
 _ALL_COLUMNS = {"COLUMNS", "NATURAL", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE", "UNPACK"}
+
+# What stands before a COLUMNS(…) whose columns become arguments of one call.
+_UNPACKS = ([TokenType.L_PAREN, TokenType.STAR], [TokenType.COMMA, TokenType.STAR])
 
 
 def named_columns(tokens: TokenList, blocks: list[Block]) -> frozenset[str] | None:
@@ -36,6 +39,31 @@ def named_columns(tokens: TokenList, blocks: list[Block]) -> frozenset[str] | No
         if token.text.lower() in aliases and not qualifies and token.start not in given:
             return None
     return frozenset(token.text.lower() for token in tokens)
+
+
+def names_its_columns(tokens: TokenList, item: Span) -> bool:
+    """Whether an item of SELECT stands for columns with names of their own.
+
+    `* REPLACE (…)`, `t.*` and `f(COLUMNS(…))` do, `f(*COLUMNS(…))` is one value.
+    """
+    inside = tokens.inside(item)
+    for i, token in enumerate(inside):
+        if token.kind is TokenType.STAR and (not i or inside[i - 1].kind is TokenType.DOT):
+            return True
+        if not token.is_name and token.kind is not TokenType.DOT:
+            break
+    return makes_columns(tokens, item)
+
+
+def makes_columns(tokens: TokenList, span: Span) -> bool:
+    """Whether an expression holds a COLUMNS(…) that makes one of it for each of some columns."""
+    inside = tokens.inside(span)
+    for i, token in enumerate(inside[:-1]):
+        if token.word == "COLUMNS" and inside[i + 1].kind is TokenType.L_PAREN:
+            before = [each.kind for each in inside[max(0, i - 2) : i]]
+            if before not in _UNPACKS:
+                return True
+    return False
 
 
 def _is_count_or_product(tokens: TokenList, i: int) -> bool:
