@@ -400,6 +400,7 @@ def by_scores(query: str) -> list[tuple[object, ...]]:
 
 N = "AI.IF(PROMPT('N {0}', t.s))"
 C = "AI.IF(PROMPT('C'))"
+U = "(SELECT id AS j, k FROM p) AS u"
 PN = "AI.IF(PROMPT('N {0}', p.s))"
 
 
@@ -460,6 +461,25 @@ def told_of(query: str) -> tuple[Counter[str], list[tuple[object, ...]]]:
         (f"SELECT id FROM t WHERE EXISTS (SELECT 1 FROM p WHERE {J} AND {C})", {"C": 1}),
         (f"SELECT id FROM t WHERE {F} AND id IN (SELECT id FROM p WHERE {C})", None),
         (f"SELECT id, CASE WHEN {C} THEN {F} END FROM t", {"C": 1}),
+        (f"SELECT t.id FROM t WHERE {F} AND (SELECT {C})", {"C": 1}),
+        (f"SELECT t.id FROM t FULL JOIN p ON {J} WHERE (SELECT {C})", {"C": 1}),
+        (f"SELECT id FROM t WHERE EXISTS (SELECT 1 FROM p WHERE {J} AND {PN}) AND {C}", {"C": 1}),
+        # What is wanted of a derived table decides in it as in WHERE.
+        (f"SELECT i FROM (SELECT t.id, p.id AS i FROM t LEFT JOIN p ON {J}) WHERE i = 3",
+         {"J": 20}),
+        (f"SELECT i FROM (SELECT t.id, p.id AS i FROM t RIGHT JOIN p ON {J}) WHERE i = 3",
+         {"J": 20}),
+        (f"SELECT i FROM (SELECT t.id AS i FROM t FULL JOIN p ON {J}) WHERE i < 3", {"J": 18}),
+        (f"SELECT i FROM (SELECT t.id AS i FROM t FULL JOIN p ON {J}) WHERE {C}", {"C": 1}),
+        (f"WITH q AS (SELECT p.id AS i FROM t LEFT JOIN p ON {J}) SELECT i FROM q WHERE i = 3 "
+         "UNION ALL SELECT i FROM q WHERE i = 4", {"J": 40}),
+        (f"SELECT i FROM (SELECT p.id AS i FROM t LEFT JOIN p ON {J}) WHERE i IS NULL",
+         {"J": 120}),
+        # Joins that merge columns.
+        (f"SELECT t.id FROM t LEFT JOIN {U} USING (k) LEFT JOIN p ON {J} WHERE p.id = 3",
+         {"J": 20}),
+        (f"SELECT t.id FROM t NATURAL LEFT JOIN {U} LEFT JOIN p ON {J} WHERE p.id = 3",
+         {"J": 20}),
     ],
 )  # fmt: skip
 def test_what_decides_most_is_asked_first(query: str, calls: dict[str, int] | None) -> None:

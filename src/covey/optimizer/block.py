@@ -9,7 +9,7 @@ through. Every generated query is bound before it is used: one that DuckDB refus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 
 from covey.logical.blocks import Block, Expr, JoinKind
@@ -19,6 +19,7 @@ from covey.optimizer.flow import FlowPlan
 from covey.optimizer.limit import can_prune, plan_prune
 from covey.optimizer.matches import plan_matches
 from covey.optimizer.nulls import reject_unanswered
+from covey.optimizer.outside import Outside
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.semi_join import plan_semi_join
 from covey.optimizer.workspace import Workspace
@@ -41,19 +42,25 @@ class BlockPlanner:
         block: the block.
         direct: the calls in the block that are in no block inside it.
         guards: guards of those calls.
+        outside: what blocks around it want of its rows.
     """
 
     def __init__(
-        self, work: Workspace, block: Block, direct: frozenset[int], guards: Guards
+        self,
+        work: Workspace,
+        block: Block,
+        direct: frozenset[int],
+        guards: Guards,
+        outside: Sequence[Outside],
     ) -> None:
         self.work = work
         self.block = block
         self.direct = direct
         self.guards = guards
-        self.rows = BlockRows(work, block, guards)
+        self.rows = BlockRows(work, block, guards, outside)
         self.flow: FlowPlan | None = None
-        # Conditions asked before outer joins, with the one source that they are about.
-        self._kept: list[tuple[int | None, Expr]] = []
+        # What holds of all rows of outer joins, as SQL, with the one source it is about.
+        self._kept: list[tuple[int | None, str]] = []
 
     def plan(self) -> None:
         """Plan what can be planned; the rest has its reason in `work.on_demand`."""
@@ -135,27 +142,44 @@ class BlockPlanner:
         plan_semi_join(self.rows, self.flow, leaf, texts)
 
     def _ask_kept(self) -> None:
-        """Ask what WHERE wants of one source that no join fills with NULL, or of none.
+        """Ask what is wanted of one source that no join fills with NULL, or of none.
 
         It holds of all rows of the result, so that it goes before the joins.
         """
-        for condition in [c for c in self.rows.wanted if c not in self.rows.open]:
-            number = self.rows.only_source(condition)
+        for text in self.rows.conditions():
+            alone = self.work.binder.columns(f"SELECT ({text})") is not None
+            number = None if alone else self.rows.only_source(text)
+            if alone or number is not None:
+                self._kept.append((number, text))
+        wanted = [c for c in self.rows.wanted if c not in self.rows.open]
+        for condition in [*self._constants_of_joins(), *wanted]:
+            number = self.rows.only_source(self.rows.render(condition))
             constant = is_constant(condition, self.work)
             if number is None and not constant:
                 continue
             demand = partial(self._kept_demand, number)
             if self._try(condition, Context.TRUTH, demand, _refuse):
                 self.rows.asked.append(condition)
-                self._kept.append((None if constant else number, condition))
+                text = self.rows.render(condition)
+                self._kept.append((None if constant else number, text))
+
+    def _constants_of_joins(self) -> list[Expr]:
+        """Constant prompts in ON without which there is no row at all."""
+        found, joins = list[Expr](), self.block.joins
+        for number, join in enumerate(joins):
+            later = {other.kind for other in joins[number + 1 :]}
+            needed = join.kind in (JoinKind.INNER, JoinKind.SEMI)
+            if needed and not later & {JoinKind.RIGHT, JoinKind.FULL}:
+                found += [c for c in join.on if not self.rows.draws(c)]
+        return [c for c in found if c.calls - self.work.planned and is_constant(c, self.work)]
 
     def _kept_demand(self, number: int | None, texts: list[str]) -> Demand:
         relations = "(SELECT 1)" if number is None else self.rows.before_outer(number)
         return Demand(self.work, self.block, relations, [*self._kept_by({number}), *texts])
 
     def _kept_by(self, sources: Container[int | None]) -> list[str]:
-        """The conditions asked by `_ask_kept` of some sources, and of none, as SQL."""
-        return [self.rows.render(c) for n, c in self._kept if n is None or n in sources]
+        """What must hold of some sources, and of none, as SQL."""
+        return [text for n, text in self._kept if n is None or n in sources]
 
     def _ask_join(self, number: int) -> None:
         """Ask for the calls in the ON of one join, when some join of the block is no inner one."""

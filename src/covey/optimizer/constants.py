@@ -16,9 +16,9 @@ from covey.sql.text import Span
 
 
 def ask_constants(block: Block, work: Workspace) -> None:
-    """Ask the constant conditions of a block whose rows are made with other calls.
+    """Ask the constant conditions of a block that holds calls of other blocks.
 
-    Conditions of one block alone have their order in its flow.
+    Calls of one block alone have their order in its flow.
     """
     if block.recursive or (block.cte is not None and not work.tokens.named_outside(*block.cte)):
         return
@@ -47,12 +47,14 @@ def is_constant(condition: Expr, work: Workspace) -> bool:
 
 
 def _is_fed(block: Block, condition: Expr, work: Workspace) -> bool:
-    """Whether what comes before a condition holds other calls."""
-    spans: list[Span] = [source.span for source in block.sources or ()]
-    spans += work.tables_read(block.span, block.scope)
+    """Whether calls of other blocks may be asked before a condition, or it is one of theirs."""
+    own = work.direct(block)
+    if condition.calls - own:
+        return True
     if "HAVING" in block.clauses and _inside(condition.span, block.clauses["HAVING"]):
-        spans.append(block.span)
-    others = [c.span for c in work.calls if c.index not in condition.calls]
+        own = frozenset()
+    spans: list[Span] = [block.span, *work.tables_read(block.span, block.scope)]
+    others = [c.span for c in work.calls if c.index not in own | condition.calls]
     return any(_inside(call, span) for call in others for span in spans)
 
 

@@ -10,6 +10,7 @@ conditions over several tables only plain comparisons are taken.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ from sqlglot import TokenType
 
 from covey.logical.blocks import Block, Expr, JoinKind, Source
 from covey.logical.calls import AICall, OnError
+from covey.optimizer.outside import Outside
 from covey.optimizer.workspace import Workspace
 from covey.sql.text import quote_name
 
@@ -33,19 +35,26 @@ _OPERANDS = frozenset(
 )  # fmt: skip
 
 
-def without_needless_outer_joins(block: Block, work: Workspace) -> None:
-    """Let the joins of a block be of the kind that their rows show, in the text too."""
+def without_needless_outer_joins(
+    block: Block, work: Workspace, outside: Sequence[Outside] = ()
+) -> None:
+    """Let the joins of a block be of the kind that their rows show, in the text too.
+
+    Args:
+        block: the block.
+        work: the statement.
+        outside: what blocks around it want of its rows.
+    """
     outer = (JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
-    # A merged column is no column of one source.
-    if any(join.merges for join in block.joins):
-        return
-    known: dict[tuple[Expr, int], bool] = {}
+    known: dict[tuple[Expr | Outside, int], bool] = {}
     changed = any(join.kind in outer for join in block.joins)
     while changed:
         changed = False
         for number, join in enumerate(block.joins):
             later = [j for j in block.joins[number + 1 :] if j.kind is JoinKind.INNER]
-            conditions = [*block.where, *(c for j in later for c in j.on)]
+            on = (c for j in later for c in j.on)
+            conditions: list[Expr | Outside] = [*block.where, *on]
+            conditions += (o for o in outside if not o.constant)
             kind = _kind(block, number, conditions, work, known)
             if kind is not join.kind:
                 joins = list(block.joins)
@@ -57,15 +66,16 @@ def without_needless_outer_joins(block: Block, work: Workspace) -> None:
         # Planned once more, the block has its kinds, but no edit any more.
         written = set() if join.words is None else work.tokens.words(join.words) & names
         if join.words is not None and written and join.kind.name not in written:
-            work.edited.replace(join.words, f"{join.kind.name} JOIN")
+            natural = "NATURAL " if "NATURAL" in work.tokens.words(join.words) else ""
+            work.edited.replace(join.words, f"{natural}{join.kind.name} JOIN")
 
 
 def _kind(
     block: Block,
     number: int,
-    conditions: list[Expr],
+    conditions: Sequence[Expr | Outside],
     work: Workspace,
-    known: dict[tuple[Expr, int], bool],
+    known: dict[tuple[Expr | Outside, int], bool],
 ) -> JoinKind:
     """What a join is, given what must hold of its rows."""
 
@@ -86,23 +96,21 @@ def _kind(
     return kind
 
 
-def _rejects(condition: Expr, source: Source, block: Block, work: Workspace) -> bool:
+def _rejects(condition: Expr | Outside, source: Source, block: Block, work: Workspace) -> bool:
     """Whether a condition is not TRUE of a row in which a source is NULL."""
+    if isinstance(condition, Outside):
+        relation = _nulls(source, block, work)
+        return relation is not None and _is_not_true(condition.text, relation, block, work)
     if work.draws(condition.span, block):
         return False
     if source.alias.lower() in work.tokens.qualifiers(condition.span) and _compares(
         condition, work
     ):
         return True
-    prefix = work.with_clause(block)
-    alias = quote_name(source.alias)
-    columns = work.binder.columns(
-        f"{prefix}SELECT * FROM {work.edited.render(source.span)} AS {alias}"
-    )
-    if not columns or work.names_other(condition.span, source.alias, block.sources or ()):
+    relation = _nulls(source, block, work)
+    if relation is None or work.names_other(condition.span, source.alias, block.sources or ()):
         return False
-    nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote_name(name)}" for name, kind in columns)
-    relation = f"(SELECT {nulls}) AS {alias}"
+    prefix = work.with_clause(block)
     mark = work.mark()
     try:
         for number in condition.calls:
@@ -110,11 +118,34 @@ def _rejects(condition: Expr, source: Source, block: Block, work: Workspace) -> 
             if not _is_null(call, relation, prefix, work):
                 return False
             work.edited.replace(call.span, f"CAST(NULL AS {call.sql_type})")
-        text = work.edited.render(condition.span)
-        found = work.binder.first(f"{prefix}SELECT ({text}) IS NOT TRUE FROM {relation}")
-        return found is True
+        return _is_not_true(work.edited.render(condition.span), relation, block, work)
     finally:
         work.revert(mark)
+
+
+def _nulls(source: Source, block: Block, work: Workspace) -> str | None:
+    """A row of a source in which all is NULL, as FROM has it.
+
+    Where a join merges columns, a column of that name in two sources is left out: without
+    an alias before it, it is neither's.
+    """
+    prefix, merged = work.with_clause(block), set[str]()
+
+    def columns(each: Source) -> list[tuple[str, str]]:
+        relation = f"{work.edited.render(each.span)} AS {quote_name(each.alias)}"
+        return work.binder.columns(f"{prefix}SELECT * FROM {relation}") or []
+
+    if any(join.merges for join in block.joins):
+        others = [s for s in block.sources or () if s is not source]
+        merged = {name.lower() for other in others for name, _ in columns(other)}
+    own = [(name, kind) for name, kind in columns(source) if name.lower() not in merged]
+    nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote_name(name)}" for name, kind in own)
+    return f"(SELECT {nulls}) AS {quote_name(source.alias)}" if own else None
+
+
+def _is_not_true(text: str, relation: str, block: Block, work: Workspace) -> bool:
+    query = f"{work.with_clause(block)}SELECT ({text}) IS NOT TRUE FROM {relation}"
+    return work.binder.first(query) is True
 
 
 def _is_null(call: AICall, relation: str, prefix: str, work: Workspace) -> bool:

@@ -14,22 +14,58 @@ has another value each time, by random() for one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import TokenType
 
 from covey.logical.blocks import Block, Expr, Span
 from covey.optimizer.constants import is_constant
 from covey.optimizer.row_by_row import made_of_rows
-from covey.optimizer.workspace import LoadedSource, Workspace
+from covey.optimizer.workspace import Workspace
 from covey.sql.text import quote_name
 
 
-def conditions_from_outside(
-    block: Block, work: Workspace, loaded: Sequence[LoadedSource]
-) -> list[str]:
-    """Conditions on rows of FROM, as SQL over the loaded sources of the block."""
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A condition from outside, as SQL over the sources of a block.
+
+    Attributes:
+        text: the condition.
+        constant: whether it reads the answer to a constant prompt.
+    """
+
+    text: str
+    constant: bool
+
+
+def conditions_from_outside(block: Block, work: Workspace) -> list[Outside]:
+    """Conditions on rows of FROM; asked for before the sources are loaded."""
+    return [*_constants_around(block, work), *_of_readers(block, work)]
+
+
+def _constants_around(block: Block, work: Workspace) -> list[Outside]:
+    """The constant prompts that decide whether a subquery of WHERE is read at all."""
+    found = []
+    for around in work.blocks:
+        where = around.clauses.get("WHERE")
+        if where is not None and where[0] <= block.span[0] < where[1]:
+            beside = [c for c in around.conditions if not c.span[0] <= block.span[0] < c.span[1]]
+            found += [_constant(c, work) for c in beside if c.calls and c.calls <= work.planned]
+    return [each for each in found if each is not None]
+
+
+def _constant(condition: Expr, work: Workspace) -> Outside | None:
+    """A constant prompt as a condition from outside; names of tables may mean others inside."""
+    if "FROM" in work.tokens.words(condition.span) or not is_constant(condition, work):
+        return None
+    return Outside(work.edited.render(condition.span), constant=True)
+
+
+def _of_readers(block: Block, work: Workspace) -> list[Outside]:
+    """What the blocks want that have a block in FROM."""
     span = block.clauses.get("SELECT")
+    if not block.sources:
+        return []
     limited = {"LIMIT", "OFFSET"} & set(block.clauses)
     if span is None or limited or not made_of_rows(block, work):
         return []
@@ -43,15 +79,17 @@ def conditions_from_outside(
         if around.keeps(number):
             alias = quote_name((around.sources or ())[number].alias)
             conditions = [c for c in around.conditions if not work.draws(c.span, around)]
-            found = [_inside(c, span, alias, block, work, loaded) for c in conditions]
-            texts = [text for text in found if text is not None]
+            found = [_inside(c, span, alias, block, work) for c in conditions]
+            texts = [each for each in found if each is not None]
         by_reader.append(texts)
     if len(by_reader) < 2:
-        return [text for texts in by_reader for text in texts]
+        return [each for texts in by_reader for each in texts]
     # A row is needed where one of the readers does not reject it.
     if not all(by_reader):
         return []
-    return [" OR ".join(f"({' AND '.join(texts)})" for texts in by_reader)]
+    alternatives = (" AND ".join(each.text for each in texts) for texts in by_reader)
+    constant = any(each.constant for texts in by_reader for each in texts)
+    return [Outside(" OR ".join(f"({text})" for text in alternatives), constant)]
 
 
 def _readers(block: Block, work: Workspace) -> list[tuple[Block, int]]:
@@ -94,33 +132,35 @@ def _inside(
     alias: str,
     block: Block,
     work: Workspace,
-    loaded: Sequence[LoadedSource],
-) -> str | None:
+) -> Outside | None:
     """A condition on the rows of a block's output as one on its FROM; None where it is none."""
     tokens = work.tokens
     if condition.calls - work.planned:
         return None
     if condition.calls:
-        return work.edited.render(condition.span) if is_constant(condition, work) else None
+        return _constant(condition, work)
     names = {token.text.strip('"').lower() for token in tokens.inside(condition.span)}
-    items = _items(select, names, block, work, loaded)
+    items = _items(select, names, block, work)
     if not items:
         return None
     alias += f"({', '.join(quote_name(name) for name, _ in items)})"
     columns = ", ".join(item for _, item in items)
     written = work.edited.render(condition.span)
-    relations = _relations(loaded)
+    relations = _relations(block, work)
     alone = f"SELECT ({written}) FROM (SELECT {columns} FROM {relations}) AS {alias}"
     text = f"(SELECT ({written}) FROM (SELECT {columns}) AS {alias})"
     prefix = work.with_clause(block)
     for query in (alone, f"SELECT {text} FROM {relations}"):
         if work.binder.columns(prefix + query) is None:
             return None
-    return text
+    return Outside(text, constant=False)
 
 
-def _relations(loaded: Sequence[LoadedSource]) -> str:
-    return ", ".join(f"{source.load.table} AS {source.alias}" for source in loaded)
+def _relations(block: Block, work: Workspace) -> str:
+    return ", ".join(
+        f"{work.edited.render(source.span)} AS {quote_name(source.alias)}"
+        for source in block.sources or ()
+    )
 
 
 def _items(
@@ -128,7 +168,6 @@ def _items(
     names: set[str],
     block: Block,
     work: Workspace,
-    loaded: Sequence[LoadedSource],
 ) -> list[tuple[str, str]]:
     """Names of a block's output, of those in sight, and what they stand for, without aliases.
 
@@ -138,17 +177,19 @@ def _items(
     """
     tokens = work.tokens
     first, last = tokens.index_at(select[0]), tokens.index_at(select[1])
-    lasting = [True] * len(loaded[0].columns) if loaded else []
-    if last - first == 1 and tokens[first].text == "*" and len(loaded) == 1:
-        items = [f"{loaded[0].alias}.{quote_name(c)}" for c in loaded[0].columns]
+    prefix, relations = work.with_clause(block), _relations(block, work)
+    own = work.binder.columns(f"{prefix}SELECT {work.edited.render(select)} FROM {relations}")
+    sources = block.sources or ()
+    if last - first == 1 and tokens[first].text == "*" and len(sources) == 1:
+        alias = quote_name(sources[0].alias)
+        items = [f"{alias}.{quote_name(name)}" for name, _ in own or ()]
+        lasting = [True] * len(items)
     else:
         ranges = tokens.split(first, last, TokenType.COMMA)
         if any(tokens[end - 1].text == "*" for _, end in ranges):
             return []
         items = [_without_alias(begin, end, work) for begin, end in ranges]
         lasting = [not work.draws(tokens.span(*each), block) for each in ranges]
-    prefix, relations = work.with_clause(block), _relations(loaded)
-    own = work.binder.columns(f"{prefix}SELECT {work.edited.render(select)} FROM {relations}")
     whole = own
     if block.union is not None:
         whole = work.binder.columns(prefix + work.edited.render(block.union))

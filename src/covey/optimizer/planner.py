@@ -15,6 +15,7 @@ from covey.optimizer.demand import refuse_blobs
 from covey.optimizer.draws import keep_draws, keep_shared
 from covey.optimizer.order import ask_order
 from covey.optimizer.outer_joins import without_needless_outer_joins
+from covey.optimizer.outside import conditions_from_outside
 from covey.optimizer.pieces import plan_pieces
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import UNREAD, PhysicalPlan
@@ -191,10 +192,11 @@ def _plan_block(block: Block, work: Workspace) -> None:
         lambda e: not work.draws(e.span, block),
     )
     keep_shared(work, block)
-    without_needless_outer_joins(block, work)
+    outside = conditions_from_outside(block, work)
+    without_needless_outer_joins(block, work, outside)
     mark = work.mark()
     try:
-        BlockPlanner(work, block, direct, guards).plan()
+        BlockPlanner(work, block, direct, guards, outside).plan()
         if work.planned == mark.planned and not work.prunes(mark):
             work.revert(mark)
         for call in direct - work.planned:

@@ -8,7 +8,7 @@ from covey.logical.blocks import Block, Expr, JoinKind
 from covey.optimizer.demand import Demand
 from covey.optimizer.draws import keep_rows
 from covey.optimizer.having import conditions_on_groups
-from covey.optimizer.outside import conditions_from_outside
+from covey.optimizer.outside import Outside
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.sql.from_clause import NotPlanned
 from covey.sql.guards import Context, Guards
@@ -24,6 +24,7 @@ class BlockRows:
         work: the statement.
         block: the block.
         guards: guards of its calls.
+        outside: what blocks around it want of its rows.
 
     Attributes:
         loaded: the loaded sources, in the order of FROM.
@@ -33,7 +34,9 @@ class BlockRows:
             reject is not known before.
     """
 
-    def __init__(self, work: Workspace, block: Block, guards: Guards) -> None:
+    def __init__(
+        self, work: Workspace, block: Block, guards: Guards, outside: Sequence[Outside] = ()
+    ) -> None:
         self.work = work
         self.block = block
         self.guards = guards
@@ -43,7 +46,7 @@ class BlockRows:
         self.open: list[Expr] = []
         self._left: list[Expr] = []
         self._pushed: set[Span] = set()
-        self._outside: list[str] = []
+        self._outside = [each.text for each in outside]
 
     @property
     def wanted(self) -> list[Expr]:
@@ -76,7 +79,6 @@ class BlockRows:
             self.loaded.append(self.work.load(self.block, number, conditions))
         self._pushed = set(offered) - set(spans)
         self._draw()
-        self._outside = conditions_from_outside(self.block, self.work, self.loaded)
         self._outside += conditions_on_groups(self.block, self.work, self.loaded)
 
     def _draw(self) -> None:
@@ -139,9 +141,9 @@ class BlockRows:
             raise NotPlanned(self.block.reason)
         return self._without(self.wanted if self.block.inner else [], self.block.from_span)
 
-    def only_source(self, condition: Expr) -> int | None:
+    def only_source(self, condition: str) -> int | None:
         """A source that no join fills with NULL and that alone decides a condition."""
-        text = f"{self.work.with_clause(self.block)}SELECT ({self.render(condition)})"
+        text = f"{self.work.with_clause(self.block)}SELECT ({condition})"
         for number, source in enumerate(self.loaded):
             relation = f"{source.load.table} AS {source.alias}"
             if self.block.keeps(number) and self.work.binder.columns(f"{text} FROM {relation}"):
