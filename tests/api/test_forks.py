@@ -76,6 +76,7 @@ def is_refused(found: str) -> bool:
 
 def test_what_a_child_may_do_with_a_connection(con: covey.Connection) -> None:
     done, planned = con.run(QUERY), con.sql(QUERY)
+    assert len(done.fetchall()) == ROWS  # so that a database for conversions is inherited, too
     folder = con.duckdb.execute("SELECT current_setting('temp_directory')").fetchall()[0][0]
     asks: list[Callable[[], object]] = [
         lambda: con.sql(QUERY),

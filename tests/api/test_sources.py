@@ -150,6 +150,8 @@ def test_a_path_with_quotes_and_blanks_is_read(con: covey.Connection, tmp_path: 
 
 
 READ: dict[str, tuple[Callable[[], Any], list[Any]]] = {
+    "a type of one's own": (lambda: type("Mine", (pd.DataFrame,), {})({"b": ["a"]}), ["a"]),
+    "no categories": (lambda: pd.DataFrame({"b": pd.Categorical([])}), []),
     "categories": (lambda: pd.DataFrame({"b": pd.Categorical(["x", None])}), ["x", None]),
     "numbers of pandas": (lambda: pd.DataFrame({"b": pd.array([1, None], "Int64")}), [1, None]),
     "mixed objects": (lambda: pd.DataFrame({"b": pd.Series([1, "a"], dtype=object)}), ["1", "a"]),

@@ -99,3 +99,22 @@ def test_a_handler_of_the_callers_stays():
     finally:
         signal.signal(signal.SIGINT, before)
     assert heard == [1]
+
+
+def test_an_interrupt_before_the_run_is_one():
+    """DuckDB's package makes a RuntimeError of one that comes while it works."""
+    stopped = 0
+    with covey.connect(model(), cache=False) as con:
+        con.register("t", table())
+        for number in range(15):
+            timer = threading.Timer(0.002 * number, os.kill, (os.getpid(), signal.SIGINT))
+            try:
+                timer.start()
+                con.sql(QUERY).estimate()
+                timer.join()
+            except KeyboardInterrupt:
+                stopped += 1
+            timer.join()
+        found = con.duckdb.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        assert stopped and not found
+        assert con.run(QUERY).fetchall() == [(40,)]

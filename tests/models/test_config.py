@@ -134,7 +134,7 @@ def test_nothing_is_made_up_for_what_is_missing(key: str, value: object) -> None
 @pytest.mark.parametrize(
     "changes",
     [
-        {"sliding_window": 4},
+        {"sliding_window": 4, "use_sliding_window": None},
         {"use_sliding_window": True, "sliding_window": 4096},
         {"use_sliding_window": True},
         {"layer_types": ["sliding_attention"] * 28},
@@ -167,8 +167,9 @@ def test_what_is_not_computed_is_refused_by_name(changes: dict[str, object]) -> 
         spec_of(QWEN3, **changes)
 
 
-def test_windows_as_wide_as_the_context_are_none() -> None:
-    assert spec_of(QWEN3, sliding_window=40960) == spec_of(QWEN3)
+def test_windows_that_are_as_wide_as_the_context_or_switched_off_are_none() -> None:
+    assert spec_of(QWEN3, sliding_window=40960, use_sliding_window=None) == spec_of(QWEN3)
+    assert spec_of(QWEN3, sliding_window=4096, use_sliding_window=False) == spec_of(QWEN3)
     assert spec_of(QWEN3, layer_types=["full_attention"] * 28) == spec_of(QWEN3)
 
 

@@ -115,10 +115,10 @@ class _Trial:
         Raises:
             InputError: it cannot; names the column where one is to blame.
         """
-        module = type(data).__module__
+        module = _home(data)
         if isinstance(data, duckdb.DuckDBPyRelation):
             return data.to_arrow_table()
-        if module.startswith("pandas") and hasattr(data, "dtypes"):
+        if module == "pandas" and hasattr(data, "dtypes"):
             return self._pandas(data)
         # A reader can be read once, and what may be made of one: a scanner, a dataset in memory. A
         # query may read its sources often.
@@ -130,7 +130,7 @@ class _Trial:
             data = self._read(data.to_table)
         elif isinstance(data, pa.RecordBatch):
             data = pa.Table.from_batches([data])
-        elif module.startswith("polars"):
+        elif module == "polars":
             data = self._polars(data)
         elif not isinstance(data, pa.Table) and module != "pyarrow._dataset":
             raise InputError(
@@ -245,6 +245,13 @@ class _Trial:
             f"The column {str(column)!r} of {self._name!r}, of type {kind}, cannot be read: "
             f"{reason}. {_CAST}"
         )
+
+
+def _home(data: Any) -> str:
+    """The module that a table's type, or one that it derives from, belongs to."""
+    modules = [kind.__module__ for kind in type(data).__mro__]
+    packages = [module.partition(".")[0] for module in modules]
+    return next((name for name in packages if name in ("pandas", "polars")), modules[0])
 
 
 def _kinds(kind: pa.DataType) -> Iterator[pa.DataType]:

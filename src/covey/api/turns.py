@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from covey.errors import InputError
+from covey.execution.stop import unmask
 from covey.hardware import forks
 
 _OPEN = (
@@ -109,6 +110,7 @@ class Turns:
         trace: TracebackType | None,
     ) -> None:
         self._leave()
+        unmask(error)
 
     @contextmanager
     def running(self) -> Iterator[None]:

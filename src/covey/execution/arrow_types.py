@@ -8,12 +8,14 @@ decimal in Arrow, UUID and JSON are texts, ENUM a dictionary and a tuple a struc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 
 import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
+from covey.hardware import forks
 from covey.sql.text import quote_name, quote_text
 
 _MARK = b"duckdb_type"
@@ -23,6 +25,34 @@ _RENAMED = ("hugeint", "uuid", "enum", "tuple")
 # Arrow holds some more; the batch of rows is a level of its own.
 MOST_LEVELS = 60
 _NESTED = ("list", "array", "struct", "map", "union", "tuple")
+
+
+class _Conversions:
+    """An empty database for DuckDB's conversions: to open one takes longer than most of them.
+
+    Whoever holds `_lock` owns it; each conversion has a cursor of its own, with own settings.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._database: duckdb.DuckDBPyConnection | None = None
+        forks.tell(self)
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            if self._database is None:
+                self._database = duckdb.connect()
+            return self._database.cursor()
+
+    def inherited(self) -> None:
+        """See `covey.hardware.forks`: a child opens its own."""
+        self._lock = threading.Lock()
+        if self._database is not None:
+            forks.keep_for_ever(self._database)
+            self._database = None
+
+
+_conversions = _Conversions()
 
 
 def inner(kind: DuckDBPyType) -> list[tuple[str, DuckDBPyType]]:
@@ -66,7 +96,7 @@ def marked(schema: pa.Schema, relation: duckdb.DuckDBPyRelation) -> pa.Schema:
     for place, kind in enumerate(relation.types):
         if _carried(kind) != str(kind) or any(map(_is_renamed, leaves(kind))):
             field = schema.field(place)
-            known = {**(field.metadata or {}), _MARK: str(kind).encode()}
+            known = {**(field.metadata or {}), _MARK: _spelled(kind, _is_no_type).encode()}
             schema = schema.set(place, field.with_metadata(known))
     return schema
 
@@ -77,7 +107,7 @@ def _is_renamed(kind: DuckDBPyType) -> bool:
 
 def restored(table: pa.Table) -> duckdb.DuckDBPyRelation:
     """A result as a relation whose columns have DuckDB's types and names again."""
-    database = duckdb.connect()
+    database = _conversions.cursor()
     zone = next(filter(None, map(_zone, table.schema.types)), None)
     if zone is not None:
         # Times are shown in the zone of the connection that they come from.
@@ -96,16 +126,32 @@ def distinct_names(names: Sequence[str]) -> list[str]:
     if len({name.lower() for name in names}) == len(names):
         return list(names)
     columns = ", ".join(f"NULL AS {quote_name(name)}" for name in names)
-    with duckdb.connect() as database:
+    with _conversions.cursor() as database:
         return list(database.sql(f"SELECT {columns} LIMIT 0").fetchnumpy())
 
 
-def _carried(kind: DuckDBPyType, in_array: bool = False) -> str:
+def _carried(kind: DuckDBPyType) -> str:
     """The type as which Arrow gets a column, as SQL."""
-    if str(kind) in _AS_TEXT or (in_array and kind.id == "enum"):
+    return _spelled(kind, _is_damaged)
+
+
+def _is_damaged(kind: DuckDBPyType, in_array: bool) -> bool:
+    return str(kind) in _AS_TEXT or (in_array and kind.id == "enum") or _is_no_type(kind)
+
+
+def _is_no_type(kind: DuckDBPyType, in_array: bool = False) -> bool:
+    """Of categories that are none pandas makes an ENUM that SQL cannot name; all in it is NULL."""
+    return str(kind) == "ENUM()"
+
+
+def _spelled(
+    kind: DuckDBPyType, is_text: Callable[[DuckDBPyType, bool], bool], in_array: bool = False
+) -> str:
+    """A type as SQL, with VARCHAR for some parts of it."""
+    if is_text(kind, in_array):
         return "VARCHAR"
     in_array = in_array or kind.id == "array"
-    parts = [(name, _carried(part, in_array)) for name, part in inner(kind)]
+    parts = [(name, _spelled(part, is_text, in_array)) for name, part in inner(kind)]
     if [part for _, part in parts] == [str(part) for _, part in inner(kind)]:
         return str(kind)
     if kind.id == "list":

@@ -53,6 +53,12 @@ def last_stop() -> int | None:
     return _last
 
 
+def unmask(error: BaseException | None) -> None:
+    """Where DuckDB has made an error of its own of an interrupt, raise that again."""
+    if type(error) is RuntimeError and str(error) == "Query interrupted":
+        raise KeyboardInterrupt from None
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
     global _last
     _last = number

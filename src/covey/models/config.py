@@ -213,7 +213,9 @@ def _architecture(fields: Fields) -> str:
 
 def _refuse_windows(fields: Fields, layers: int, context: int) -> None:
     """Refuse attention that does not reach back to the first token."""
-    if fields.get("sliding_window") is not None and fields.whole("sliding_window") < context:
+    window = fields.get("sliding_window")
+    switched_off = fields.get("use_sliding_window") is False
+    if window is not None and not switched_off and fields.whole("sliding_window") < context:
         fields.unsupported("sliding_window")
     types = fields.items("layer_types", str, [])
     if types and (len(types) != layers or set(types) != {"full_attention"}):

@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 
 import duckdb
 from sqlglot import TokenType
@@ -157,17 +158,25 @@ class Volatile:
 
 def read_volatile(connection: duckdb.DuckDBPyConnection) -> Volatile:
     """What DuckDB says of its functions, and what follows for macros and views."""
+    found = (tuple(connection.execute(query).fetchall()) for query in (_FUNCTIONS, _VIEWS))
+    return Volatile(*_closed(*found))
+
+
+@lru_cache(maxsize=8)  # one statement after another finds the same
+def _closed(
+    listed: tuple[tuple[str, str, str | None, bool], ...], defined: tuple[tuple[str, str], ...]
+) -> tuple[dict[str, Changes], dict[str, Changes], frozenset[str], frozenset[str]]:
+    """The fields of `Volatile`, from the rows that DuckDB lists."""
     functions = {_READS_CLOCK: Changes.WITH_STATEMENT}
     macros, views = list[tuple[str, str]](), dict[str, Changes]()
     own = set[str]()
-    for name, stability, definition, internal in connection.execute(_FUNCTIONS).fetchall():
+    for name, stability, definition, internal in listed:
         if not internal:
             own.add(name)
         if definition is not None:
             macros.append((name, definition))
         else:
             functions[name] = _of_function(name, stability)
-    defined = connection.execute(_VIEWS).fetchall()
     grown = True
     while grown:
         grown = False
@@ -179,7 +188,7 @@ def read_volatile(connection: duckdb.DuckDBPyConnection) -> Volatile:
     one_value = {name for name, found in functions.items() if found is Changes.WITH_STATEMENT}
     named = {name for name, _ in macros}
     of_statement = frozenset(one_value - named - own - {_READS_CLOCK})
-    return Volatile(functions, views, of_statement, frozenset(own))
+    return functions, views, of_statement, frozenset(own)
 
 
 def _of_function(name: str, stability: str) -> Changes:
