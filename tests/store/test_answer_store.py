@@ -192,6 +192,12 @@ def test_answers_past_their_age_are_asked_again(cache_folder, monkeypatch):
     assert not run(FILTER, cache=options)[1]
 
 
+def test_a_folder_that_duckdb_cannot_name_is_said_to_be_one(tmp_path):
+    rows, calls, report = run(FILTER, cache=tmp_path / "\udcff")
+    assert len(calls) == 20 and rows
+    assert "is no UTF-8" in str(report)
+
+
 @pytest.mark.parametrize("days", [1e7, 1e300, float("inf")])
 def test_no_answer_is_older_than_the_calendar(days, cache_folder):
     run(FILTER, cache=CacheOptions(max_days=days))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -23,13 +24,15 @@ class Scratch:
         path: the folder.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be made, or DuckDB could not name it.
     """
 
     def __init__(self) -> None:
         # `import covey` must stay light.
         from filelock import FileLock
 
+        if not is_utf_8(tempfile.gettempdir()):
+            raise OSError(errno.EILSEQ, "the name of their folder is no UTF-8")
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         # Whatever thread lets it go.
         self._lock = FileLock(self.path / _LOCK, mode=0o600, thread_local=False)
@@ -42,6 +45,15 @@ class Scratch:
             return
         self._lock.release()
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def is_utf_8(name: str) -> bool:
+    """Whether DuckDB can open a file of a name; others have bytes that Python kept as they are."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def clear_scratch() -> None:

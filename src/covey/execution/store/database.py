@@ -21,6 +21,7 @@ import duckdb
 from covey.errors import CoveyError, RunError, first_line
 from covey.execution.store.keys import SALT_WORDS
 from covey.hardware.forks import unforked
+from covey.hardware.scratch import is_utf_8
 from covey.sql.text import quote_text
 
 # Another process needs milliseconds; one that shrinks a large file, some seconds.
@@ -285,6 +286,8 @@ class AnswerDatabase:
             raise
         except Exception as error:
             reason = first_line(error) or type(error).__name__
+            if isinstance(error, RuntimeError) and not is_utf_8(str(self.path)):
+                reason = "the name of its folder is no UTF-8, which DuckDB needs"
             if _BUSY in reason:
                 raise StoreError(f"the answer store {self.path} is open elsewhere") from None
             if any(phrase in reason for phrase in _DAMAGE):
