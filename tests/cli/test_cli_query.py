@@ -283,6 +283,10 @@ def test_a_database_file_is_opened_as_the_user_says(
     missing = command_line("query", sql, "-d", str(tmp_path / "no.duckdb"), "--read-only")
     assert missing.code != 0 and "cannot be opened" in missing.stderr
     assert not (tmp_path / "no.duckdb").exists()
+    for same in (file, str(tmp_path / "new.duckdb")):
+        over = command_line("query", "SELECT 1", "-f", "csv", "-d", same, "-o", same)
+        assert over.code == 2 and "is the database itself" in over.stderr
+        assert Path(same).exists() == (same == file)
     assert command_line("query", "DELETE FROM t", "-d", file).code == 0
     assert command_line("query", "SELECT count(*) AS n FROM t", "-d", file).stdout == "n\n-\n0\n"
 

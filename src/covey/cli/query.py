@@ -155,7 +155,8 @@ def query(
     """
     text = read_sql(sql)
     target = destination(format, output)
-    if output is not None and _is_same(output, Path(database)):
+    in_memory = database.startswith(":memory:")
+    if output is not None and not in_memory and _is_same(output, Path(database)):
         raise InputError(f"--output {output} is the database itself. Name another file.")
     kept = _kept(cache, no_cache)
 
@@ -223,6 +224,8 @@ def explain(
 
 
 def _is_same(first: Path, second: Path) -> bool:
+    if os.path.realpath(first) == os.path.realpath(second):
+        return True  # Neither may be there yet.
     return first.exists() and second.exists() and first.samefile(second)
 
 
