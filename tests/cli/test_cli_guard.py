@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
+import time
 
 import pytest
 import typer
@@ -17,6 +20,7 @@ from covey.errors import (
     RunError,
     UnsupportedError,
 )
+from covey.execution.stop import last_stop, stoppable
 
 SQL = "SELECT bdy FROM t"
 
@@ -67,6 +71,14 @@ def test_a_failed_model_or_run_is_1(kind: type[CoveyError]) -> None:
 
 def test_ctrl_c_is_130_with_one_line() -> None:
     assert end_with(KeyboardInterrupt()) == (130, "Stopped.\n")
+
+
+def test_a_command_is_not_stopped_by_what_stopped_another() -> None:
+    with pytest.raises(KeyboardInterrupt), stoppable(signal.SIGINT):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5.0)
+    assert last_stop() == signal.SIGINT
+    assert end_with(KeyError("span"))[0] == 1
 
 
 def test_anything_else_is_called_a_bug_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from covey.errors import CoveyError, InputError, QueryError
-from covey.execution.stop import last_stop, stoppable
+from covey.execution.stop import forget_stops, last_stop, stoppable
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -57,6 +57,7 @@ def ended(command: Callable[[], int]) -> int:
     Returns:
         the exit code; what went wrong was said on standard error.
     """
+    forget_stops()
     try:
         code = command()
         if sys.stdout is not None:

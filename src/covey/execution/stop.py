@@ -49,8 +49,14 @@ def stoppable(*numbers: int) -> Iterator[None]:
 
 
 def last_stop() -> int | None:
-    """The signal that stopped something last; None where none did."""
+    """The signal that stopped something last; None where none did since `forget_stops`."""
     return _last
+
+
+def forget_stops() -> None:
+    """What stopped something before is no longer the last stop."""
+    global _last
+    _last = None
 
 
 def unmask(error: BaseException | None) -> None:
