@@ -75,6 +75,22 @@ def test_a_call_more_takes_as_many_bindings_as_the_one_before(con, monkeypatch, 
     assert large <= 10 + 6 * 20
 
 
+def test_thousands_of_conditions_beside_a_call_are_bound_together(con, monkeypatch):
+    bound: list[str] = []
+    columns = Binder.columns
+
+    def counted(self: Binder, query: str) -> list[tuple[str, str]] | None:
+        bound.append(query)
+        return columns(self, query)
+
+    monkeypatch.setattr(Binder, "columns", counted)
+    terms = " AND ".join(f"id <> {k + 100}" for k in range(2000))
+    query = con.sql(f"SELECT id FROM t WHERE {terms} AND {ask(0)}")
+    # By hundreds, and by halves where one of them names what only the statement has.
+    assert len(bound) < 100
+    assert query.fetchall() == [(1,)]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -159,3 +175,41 @@ def test_calls_that_are_the_same_pass_together_in_an_estimate():
     alike = {call: call % 2 for call in range(50)}
     for scenario in scenarios(dict.fromkeys(range(50), UNKNOWN), alike)[1:]:
         assert all(scenario[call] == scenario[first] for call, first in alike.items())
+
+
+SPELLINGS = [
+    "AI.IF(PROMPT('odd {0}', b))",
+    "ai.if(prompt('odd {0}', t.b))",
+    "AI_FILTER(PROMPT('odd {0}', \"b\"))",
+    "AI.IF( PROMPT('odd {0}', T.\"B\") )",
+    "AI.IF(('odd ', B))",
+    "(AI.IF(PROMPT('odd {0}', (b))))",
+]
+EQUAL = [SPELLINGS[k % len(SPELLINGS)] for k in range(25)]
+BOTH, EITHER = " AND ".join(EQUAL), " OR ".join(EQUAL)
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        (f"SELECT id FROM t WHERE {BOTH}", 4),
+        (f"SELECT id FROM t WHERE {EITHER}", 4),
+        (f"SELECT id FROM t WHERE {BOTH} AND NOT {EQUAL[1]}", 0),
+        (f"SELECT CASE WHEN {BOTH} THEN 1 END FROM t", 10),
+        (f"SELECT CASE WHEN {EITHER} THEN 1 END FROM t", 10),
+        ("SELECT CASE " + " ".join(f"WHEN {c} THEN 1" for c in EQUAL) + " END FROM t", 10),
+        (f"SELECT {', '.join(EQUAL)} FROM t", 10),
+        (f"SELECT {BOTH}, {EITHER} FROM t", 10),
+        (f"SELECT b, count(*) FROM t GROUP BY b HAVING {BOTH}", 2),
+        (f"SELECT b, count(*) FROM t GROUP BY b HAVING {EITHER}", 2),
+        (f"SELECT id FROM t ORDER BY {', '.join(EQUAL)}", 10),
+    ],
+    ids=["and", "or", "not", "case-and", "case-or", "case", "select", "select-and", "having",
+         "having-or", "order"],
+)  # fmt: skip
+def test_equal_conditions_are_asked_once_wherever_they_stand(query, rows):
+    model = PlantedModel(lambda question, documents: 0.9 if documents[0] in "13" else 0.1)
+    with covey.connect(model=model, cache=False) as con:
+        con.sql("CREATE TABLE t AS SELECT i AS id, (i % 5)::VARCHAR AS b FROM range(10) r(i)").run()
+        assert len(con.sql(query).fetchall()) == rows
+    assert len(model.calls) == 5

@@ -71,4 +71,4 @@ def _distinct_argument(first: int, last: int, work: Workspace) -> Span | None:
 def _is_plain(span: Span, work: Workspace) -> bool:
     """Whether an expression is made of one row."""
     words = work.tokens.words(span)
-    return not words & {"OVER", "UNNEST"} and not work.binder.any_aggregate(sorted(words))
+    return not words & {"OVER", "UNNEST"} and not work.binder.any_aggregate(span)

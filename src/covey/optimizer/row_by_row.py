@@ -24,4 +24,4 @@ def made_of_rows(block: Block, work: Workspace) -> bool:
     words = work.tokens.words(span)
     if words & {"DISTINCT", "OVER", "UNNEST"}:
         return False
-    return not work.binder.any_aggregate(sorted(words))
+    return not work.binder.any_aggregate(span)

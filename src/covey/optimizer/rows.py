@@ -52,8 +52,10 @@ class BlockRows:
     def wanted(self) -> list[Expr]:
         """The conditions that need the model, in the order in which they are asked."""
         ordered = self.guards.in_order(self.block.conditions)
-        wanted = [c for c in ordered if c not in self.free and c not in self._left]
-        return sorted(wanted, key=lambda c: c in self.open)
+        done = {c.span for c in [*self.free, *self._left]}
+        later = {c.span for c in self.open}
+        wanted = [c for c in ordered if c.span not in done]
+        return sorted(wanted, key=lambda c: c.span in later)
 
     def draws(self, condition: Expr) -> bool:
         """Whether a condition has another value each time it is evaluated."""

@@ -16,6 +16,9 @@ from covey.sql.temporary import TemporaryObjects
 from covey.sql.text import Span, quote_name
 from covey.sql.volatile import Changes
 
+# Conditions that are bound in one query.
+_AT_ONCE = 100
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedSource:
@@ -257,8 +260,9 @@ class Workspace:
         for drawn in filter(None, (source.sample, sample)):
             self.replace(drawn, load.table, "")
         for span in pushed:
-            conditions.remove(span)
             self.edited.replace(span, "TRUE")
+        decided = set(pushed)
+        conditions[:] = [span for span in conditions if span not in decided]
         types = {name.lower(): kind for name, kind in kept}
         self._loaded[source.span] = LoadedSource(source, load, types, not block.keeps(number))
         return self._loaded[source.span]
@@ -272,8 +276,18 @@ class Workspace:
             query: gives its columns, and can have a WHERE.
         """
         near = [s for s in conditions if not self.names_other(s, source.alias, block.sources or ())]
-        bound = self.binder.columns
-        return [s for s in near if bound(f"{query} WHERE ({self.edited.render(s)})") is not None]
+        found: list[Span] = []
+        # Most can be decided: they are bound together, and halves where one of them cannot.
+        open_ones = [near[i : i + _AT_ONCE] for i in range(0, len(near), _AT_ONCE)][::-1]
+        while open_ones:
+            some = open_ones.pop()
+            texts = (f"({self.edited.render(span)})" for span in some)
+            if self.binder.columns(f"{query} WHERE {' AND '.join(texts)}") is not None:
+                found += some
+            elif len(some) > 1:
+                half = len(some) // 2
+                open_ones += [some[half:], some[:half]]
+        return found
 
     def replace(self, span: Span, table: str, new: str) -> None:
         """Let a text stand in the place of a part that was evaluated once, into a table."""

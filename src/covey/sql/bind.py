@@ -13,7 +13,7 @@ from covey.sql.columns import names_its_columns
 from covey.sql.edited_text import EditedText, OffsetMap
 from covey.sql.scopes import is_defined, shared_table
 from covey.sql.text import QUERY_STARTS, Span, read_tokens
-from covey.sql.volatile import Changes, Volatile, read_volatile
+from covey.sql.volatile import Changes, Volatile
 
 # What a statement can be that DuckDB refuses before it runs: mistakes of the query.
 MISTAKES = (
@@ -70,14 +70,16 @@ class Binder:
     Args:
         connection: DuckDB, with `errors_as_json` set.
         edited: the user's text; what is bound is its edited form.
+
+    Attributes:
+        volatile: what has other values each time.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, edited: EditedText) -> None:
         self._connection = connection
         self.edited = edited
-        self._volatile: Volatile | None = None
+        self.volatile = Volatile(connection)
         self._has_effects: bool | None = None
-        self._aggregates: set[str] | None = None
 
     def has_function(self, name: str) -> bool:
         """Whether DuckDB knows a function or macro of that name, schema included."""
@@ -90,28 +92,13 @@ class Binder:
         rows = self._connection.execute(query, [plain, schema, schema]).fetchall()
         return bool(rows[0][0])
 
-    @property
-    def volatile(self) -> Volatile:
-        """What has other values each time; read once."""
-        if self._volatile is None:
-            self._volatile = read_volatile(self._connection)
-        return self._volatile
-
     def in_transaction(self) -> bool:
         """See `in_transaction`."""
         return in_transaction(self._connection)
 
-    def any_aggregate(self, names: list[str]) -> bool:
-        """Whether one of some names, in capitals, is an aggregate function."""
-        if self._aggregates is None:
-            query = (
-                "SELECT DISTINCT system.main.upper(function_name)"
-                " FROM system.main.duckdb_functions()"
-                " WHERE function_type = 'aggregate'"
-            )
-            # Read once: it takes as long as planning a small query.
-            self._aggregates = {name for (name,) in self._connection.execute(query).fetchall()}
-        return not self._aggregates.isdisjoint(names)
+    def any_aggregate(self, span: Span) -> bool:
+        """Whether a text calls an aggregate function."""
+        return self.volatile.aggregates(read_tokens(self.edited.text), span)
 
     def constant(self, span: Span) -> Any:
         """The value of a constant expression; None where it is not one.

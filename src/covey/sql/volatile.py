@@ -14,15 +14,16 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
 import duckdb
 from sqlglot import TokenType
 
+from covey.sql.functions import BY_SPELLING
 from covey.sql.temporary import TemporaryObjects
-from covey.sql.text import Span, TokenList, quote_text
+from covey.sql.text import Span, Token, TokenList, quote_text
 
 _WORD = re.compile(r'"?(\w+)"?(\s*\()?')
 _SAMPLED = re.compile(r"\b(tablesample|using sample)\b")
@@ -44,15 +45,27 @@ _HARMLESS = {
 # Of functions that change with the statement those without arguments read the clock; others
 # depend on settings, such as the time zone, and so do the current database and schema.
 _FUNCTIONS = """
-    SELECT system.main.lower(function_name), stability, macro_definition, internal
+    SELECT system.main.lower(function_name), function_type, stability, macro_definition, internal
     FROM system.main.duckdb_functions()
     WHERE (stability = 'VOLATILE' AND function_name <> 'error') OR macro_definition IS NOT NULL
         OR (stability = 'CONSISTENT_WITHIN_QUERY' AND system.main.len(parameters) = 0
             AND function_name NOT IN ('current_database', 'current_schema'))
+        OR function_type = 'aggregate'
 """
 _VIEWS = (
     "SELECT system.main.lower(view_name), sql FROM system.main.duckdb_views() WHERE NOT internal"
 )
+# Words that stand in front of a bracket and that no function can have for a name.
+NO_FUNCTIONS = frozenset(
+    """
+    ALL AND ANY AS DISTINCT ELSE EXCEPT EXISTS FROM HAVING IN INTERSECT LATERAL LIMIT NOT ON OR
+    QUALIFY SELECT THEN UNION USING VALUES WHEN WHERE WITH
+    """.split()
+)
+# The same in a definition, and how DuckDB writes a view of data that is registered.
+_NO_CALLS = {word.lower() for word in NO_FUNCTIONS} | {
+    "python_arrow_scan", "pandas_scan",
+}  # fmt: skip
 
 
 class Changes(IntEnum):
@@ -66,23 +79,67 @@ class Changes(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Volatile:
-    """The names of a connection whose values change.
+class Catalogue:
+    """What the functions and views of a connection say of themselves.
 
     Attributes:
-        functions: functions and macros, lower case.
-        views: views, lower case.
+        functions: functions and macros that change, lower case.
+        views: views that change, lower case.
         of_statement: the functions without arguments that have one value for a statement.
         own: the user's own macros and functions, which stand.
+        aggregates: aggregate functions and macros that call them, lower case.
     """
 
     functions: Mapping[str, Changes]
     views: Mapping[str, Changes]
     of_statement: frozenset[str]
     own: frozenset[str]
-    _read: dict[str, list[tuple[int, Changes]]] = field(
-        init=False, default_factory=dict, repr=False, compare=False
-    )
+    aggregates: frozenset[str]
+
+
+class Volatile:
+    """What changes among the functions and views of a connection, for one statement.
+
+    To read DuckDB's list of functions takes as long as planning a small query: it is read where
+    a text calls one, or reads a view, and once.
+
+    Args:
+        connection: DuckDB.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._views: tuple[tuple[str, str], ...] | None = None
+        self._calling: frozenset[str] | None = None
+        self._catalogue: Catalogue | None = None
+        self._read: dict[str, list[tuple[int, Changes]]] = {}
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The functions and views as they were when they were first needed."""
+        if self._catalogue is None:
+            functions = tuple(self._connection.execute(_FUNCTIONS).fetchall())
+            self._catalogue = _classified(functions, self._defined_views)
+        return self._catalogue
+
+    @property
+    def _defined_views(self) -> tuple[tuple[str, str], ...]:
+        """Names and texts of the user's views."""
+        if self._views is None:
+            self._views = tuple(self._connection.execute(_VIEWS).fetchall())
+        return self._views
+
+    def _may_change(self, view: str) -> bool:
+        """Whether a name is that of a view whose text alone does not say that it stays the same."""
+        if self._calling is None:
+            self._calling = _calling(self._defined_views)
+        return view in self._calling
+
+    def aggregates(self, tokens: TokenList, span: Span) -> bool:
+        """Whether a text calls an aggregate function, through macros too."""
+        first, last = tokens.index_at(span[0]), tokens.index_at(span[1])
+        called = {_name(tokens[i]) for i in range(first, last) if _calls(tokens, i)}
+        return bool(called) and not self.catalogue.aggregates.isdisjoint(called)
 
     def within(self, tokens: TokenList, span: Span, without: Iterable[Span] = ()) -> Changes:
         """How the text of a span changes, less the text of some spans inside it."""
@@ -116,19 +173,19 @@ class Volatile:
 
     def _of_token(self, tokens: TokenList, i: int) -> Changes:
         token = tokens[i]
-        name = token.text.strip('"').lower()
+        name = _name(token)
         sampled = token.word == "SAMPLE" and i and tokens[i - 1].word == "USING"
         if token.word == "TABLESAMPLE" or sampled:
             return Changes.WITH_ROW
         if token.kind is TokenType.STRING:
             return Changes.NEVER
         behind = tokens[i + 1].kind if i + 1 < len(tokens) else None
-        found = Changes.NEVER
-        if behind is not TokenType.DOT:
-            found = self.views.get(name, Changes.NEVER)
-        if behind is TokenType.L_PAREN:
-            found = max(found, self.functions.get(name, Changes.NEVER))
-        return max(found, _of_word(token.word.lower()))
+        found = _of_word(token.word.lower())
+        if behind is not TokenType.DOT and self._may_change(name):
+            found = max(found, self.catalogue.views.get(name, Changes.NEVER))
+        if _calls(tokens, i):
+            found = max(found, self.catalogue.functions.get(name, Changes.NEVER))
+        return found
 
     def hold_time(
         self, connection: duckdb.DuckDBPyConnection, objects: TemporaryObjects, text: str
@@ -140,7 +197,7 @@ class Volatile:
             objects: of the statement.
             text: what current_query() gives.
         """
-        names = sorted(self.of_statement)
+        names = sorted(self.catalogue.of_statement)
         casts = ", ".join(f"typeof({name}()), CAST({name}() AS VARCHAR)" for name in names)
         found = connection.execute(f"SELECT {casts}").fetchall()[0]
         values = {
@@ -152,31 +209,54 @@ class Volatile:
         if "today" in values:
             age, midnight = f"system.main.{_READS_CLOCK}", f"CAST({values['today']} AS TIMESTAMP)"
             macros[_READS_CLOCK] = f"(a) AS {age}({midnight}, a), (a, b) AS {age}(a, b)"
-        for name in macros.keys() - self.own:
+        for name in macros.keys() - self.catalogue.own:
             objects.create_macro(name, macros[name])
 
 
-def read_volatile(connection: duckdb.DuckDBPyConnection) -> Volatile:
-    """What DuckDB says of its functions, and what follows for macros and views."""
-    found = (tuple(connection.execute(query).fetchall()) for query in (_FUNCTIONS, _VIEWS))
-    return Volatile(*_closed(*found))
+def _name(token: Token) -> str:
+    return token.text.strip('"').lower()
 
 
-@lru_cache(maxsize=8)  # one statement after another finds the same
-def _closed(
-    listed: tuple[tuple[str, str, str | None, bool], ...], defined: tuple[tuple[str, str], ...]
-) -> tuple[dict[str, Changes], dict[str, Changes], frozenset[str], frozenset[str]]:
-    """The fields of `Volatile`, from the rows that DuckDB lists."""
-    functions = {_READS_CLOCK: Changes.WITH_STATEMENT}
-    macros, views = list[tuple[str, str]](), dict[str, Changes]()
-    own = set[str]()
-    for name, stability, definition, internal in listed:
-        if not internal:
-            own.add(name)
-        if definition is not None:
-            macros.append((name, definition))
-        else:
+def _calls(tokens: TokenList, i: int) -> bool:
+    """Whether a token is the name of a function that is called, and none of Covey's."""
+    token = tokens[i]
+    if i + 1 >= len(tokens) or tokens[i + 1].kind is not TokenType.L_PAREN:
+        return False
+    if not token.name or " " in token.word or token.word in NO_FUNCTIONS:
+        return False
+    if token.name == "PROMPT" and i and tokens[i - 1].kind is TokenType.L_PAREN:
+        return not _is_covey(tokens, i - 2)
+    return not _is_covey(tokens, i)
+
+
+def _is_covey(tokens: TokenList, i: int) -> bool:
+    """Whether the name of an AI function ends with a token."""
+    if i > 1 and tokens[i - 1].kind is TokenType.DOT:
+        return f"{tokens[i - 2].name}.{tokens[i].name}" in BY_SPELLING
+    return i >= 0 and tokens[i].name in BY_SPELLING
+
+
+@lru_cache(maxsize=8)
+def _classified(
+    listed: tuple[tuple[str, str, str, str, bool], ...], defined: tuple[tuple[str, str], ...]
+) -> Catalogue:
+    """What follows from DuckDB's words on its functions for macros and views.
+
+    Args:
+        listed: what `_FUNCTIONS` gives.
+        defined: what `_VIEWS` gives.
+    """
+    functions, views = {_READS_CLOCK: Changes.WITH_STATEMENT}, dict[str, Changes]()
+    macros = [(name, text) for name, _, _, text, _ in listed if text is not None]
+    own = frozenset(name for name, *_, internal in listed if not internal)
+    aggregates = {name for name, kind, *_ in listed if kind == "aggregate"}
+    for name, kind, stability, text, _ in listed:
+        if text is None and kind != "aggregate":
             functions[name] = _of_function(name, stability)
+    # Several may have one name, in other schemas.
+    called: dict[str, set[str]] = {}
+    for name, text in macros:
+        called.setdefault(name, set()).update(_called(text))
     grown = True
     while grown:
         grown = False
@@ -185,10 +265,34 @@ def _closed(
                 found = _of_definition(definition, functions, views)
                 if found > known.get(name, Changes.NEVER):
                     known[name], grown = found, True
+        through = {name for name in called if called[name] & aggregates}
+        grown = grown or not through <= aggregates
+        aggregates |= through
     one_value = {name for name, found in functions.items() if found is Changes.WITH_STATEMENT}
-    named = {name for name, _ in macros}
-    of_statement = frozenset(one_value - named - own - {_READS_CLOCK})
-    return functions, views, of_statement, frozenset(own)
+    of_statement = frozenset(one_value - called.keys() - own - {_READS_CLOCK})
+    return Catalogue(functions, views, of_statement, own, frozenset(aggregates))
+
+
+def _called(definition: str) -> set[str]:
+    """The names that stand in front of a bracket in a macro's text."""
+    found = {word for word, bracket in _WORD.findall(definition.lower()) if bracket}
+    return found - _NO_CALLS
+
+
+def _calling(defined: tuple[tuple[str, str], ...]) -> frozenset[str]:
+    """The views whose texts call functions, draw or name the time, or read views that do."""
+    found = {
+        name
+        for name, text in defined
+        if _called(text) or _of_definition(text, {}, {}) is not Changes.NEVER
+    }
+    words = [(name, {word for word, _ in _WORD.findall(text.lower())}) for name, text in defined]
+    grown = True
+    while grown:
+        through = {name for name, read in words if read & found}
+        grown = not through <= found
+        found |= through
+    return frozenset(found)
 
 
 def _of_function(name: str, stability: str) -> Changes:
