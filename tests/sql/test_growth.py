@@ -75,7 +75,8 @@ def test_a_call_more_takes_as_many_bindings_as_the_one_before(con, monkeypatch, 
     assert large <= 10 + 6 * 20
 
 
-def test_thousands_of_conditions_beside_a_call_are_bound_together(con, monkeypatch):
+@pytest.mark.parametrize("word", ["AND", "OR"])
+def test_thousands_of_conditions_beside_a_call_are_bound_together(con, monkeypatch, word):
     bound: list[str] = []
     columns = Binder.columns
 
@@ -84,10 +85,11 @@ def test_thousands_of_conditions_beside_a_call_are_bound_together(con, monkeypat
         return columns(self, query)
 
     monkeypatch.setattr(Binder, "columns", counted)
-    terms = " AND ".join(f"id <> {k + 100}" for k in range(2000))
-    query = con.sql(f"SELECT id FROM t WHERE {terms} AND {ask(0)}")
+    sign = "<>" if word == "AND" else "="
+    terms = f" {word} ".join(f"id {sign} {k + 100}" for k in range(2000))
+    query = con.sql(f"SELECT id FROM t WHERE {terms} {word} {ask(0)}")
     # By hundreds, and by halves where one of them names what only the statement has.
-    assert len(bound) < 100
+    assert len(bound) < 200
     assert query.fetchall() == [(1,)]
 
 
@@ -213,3 +215,19 @@ def test_equal_conditions_are_asked_once_wherever_they_stand(query, rows):
         con.sql("CREATE TABLE t AS SELECT i AS id, (i % 5)::VARCHAR AS b FROM range(10) r(i)").run()
         assert len(con.sql(query).fetchall()) == rows
     assert len(model.calls) == 5
+
+
+@pytest.mark.parametrize(
+    ("word", "sign", "value", "calls"), [("AND", "<>", False, 0), ("OR", "=", True, 2)]
+)
+def test_many_conditions_that_share_guards_keep_rows_from_the_model(word, sign, value, calls):
+    model = PlantedModel(lambda question, documents: 1.0)
+    # Eight of ten rows are decided by one of them.
+    terms = f" {word} ".join(f"id {sign} {k if k < 8 else k + 100}" for k in range(300))
+    if word == "AND":
+        terms += " AND id < 8"
+    with covey.connect(model=model, cache=False) as con:
+        con.sql("CREATE TABLE t AS SELECT i AS id, i::VARCHAR AS b FROM range(10) r(i)").run()
+        rows = con.sql(f"SELECT {terms} {word} {ask(0)} FROM t").fetchall()
+    assert rows == [(value,)] * 10
+    assert len(model.calls) == calls

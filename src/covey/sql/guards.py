@@ -9,11 +9,12 @@ value of the look-up cannot change the value of the whole expression, so NULL wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import AICall
+from covey.sql.boolean import MOST_LEVELS
 from covey.sql.edited_text import EditedText, Replacement
 from covey.sql.text import Span
 
@@ -32,17 +33,19 @@ class Context(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A sibling that is evaluated first, and what must hold of it.
+    """Siblings that are evaluated first, and what must hold of them.
 
     Attributes:
-        expr: the sibling.
-        test: a predicate behind it, such as IS TRUE.
+        exprs: the siblings, mostly one.
+        test: a predicate behind them, such as IS TRUE.
         operand: where given, the predicate is on `operand = expr`.
+        word: AND or OR, between several.
     """
 
-    expr: Expr
+    exprs: tuple[Expr, ...]
     test: str
     operand: Expr | None = None
+    word: str = ""
 
 
 _Key = tuple[Kind, Span, Context]
@@ -89,17 +92,22 @@ class Guards:
         known = self._parts.get(key)
         if known is None:
             known = self._parts[key] = [
-                (part, [guard for guard in guards if self._lasts(guard)], inner)
+                (part, list(filter(None, map(self._lasting_part, guards))), inner)
                 for part, guards, inner in self._of_parts(expr, context)
             ]
         return known
 
-    def _lasts(self, guard: Guard) -> bool:
-        for expr in (guard.expr, guard.operand):
-            if expr is not None and expr.span not in self._lasting:
-                self._lasting[expr.span] = self._holds(expr)
-        operand = guard.operand is None or self._lasting[guard.operand.span]
-        return operand and self._lasting[guard.expr.span]
+    def _lasting_part(self, guard: Guard) -> Guard | None:
+        """A guard of the siblings that have one value; None where there are none."""
+        if guard.operand is not None and not self._lasts(guard.operand):
+            return None
+        lasting = tuple(expr for expr in guard.exprs if self._lasts(expr))
+        return replace(guard, exprs=lasting) if lasting else None
+
+    def _lasts(self, expr: Expr) -> bool:
+        if expr.span not in self._lasting:
+            self._lasting[expr.span] = self._holds(expr)
+        return self._lasting[expr.span]
 
     def _of_parts(
         self, expr: Expr, context: Context
@@ -116,14 +124,14 @@ class Guards:
             yield from _of_case(parts[1:], context, parts[0])
         elif expr.kind is Kind.COALESCE:
             for i, part in enumerate(parts):
-                yield part, [Guard(p, "IS NULL") for p in parts[:i]], Context.VALUE
+                yield part, [Guard((p,), "IS NULL") for p in parts[:i]], Context.VALUE
         elif expr.kind is Kind.FILTER:
             yield parts[0], [], Context.TRUTH
             for part in parts[1:]:
-                yield part, [Guard(parts[0], "IS TRUE")], Context.VALUE
+                yield part, [Guard((parts[0],), "IS TRUE")], Context.VALUE
         elif expr.kind is Kind.COMPARE:
             # Compared with NULL, anything is NULL.
-            yield parts[0], [Guard(parts[1], "IS NOT NULL")], Context.VALUE
+            yield parts[0], [Guard((parts[1],), "IS NOT NULL")], Context.VALUE
         else:
             for part in parts:
                 yield part, [], Context.VALUE
@@ -135,10 +143,18 @@ class Guards:
             test = "IS TRUE" if context is Context.TRUTH else "IS NOT FALSE"
         else:
             test = "IS FALSE" if context is Context.FALSITY else "IS NOT TRUE"
-        before: list[Guard] = []
-        for part in self.in_order(expr.parts):
+        ordered = self.in_order(expr.parts)
+        free = sum(not part.calls for part in ordered)
+        # Guards are nested: of many siblings some share a level.
+        size = -(-free // MOST_LEVELS)
+        before = [
+            Guard(tuple(ordered[i : min(i + size, free)]), test, word=expr.kind.name)
+            for i in range(0, free, size or 1)
+        ]
+        yield from ((part, [], context) for part in ordered[:free])
+        for part in ordered[free:]:
             yield part, list(before), context
-            before.append(Guard(part, test))
+            before.append(Guard((part,), test))
 
     def in_order(self, parts: Iterable[Expr]) -> list[Expr]:
         """Parts without calls first, as written, then the others as they are asked."""
@@ -188,7 +204,9 @@ class Guards:
 
     def text(self, guard: Guard) -> str:
         """A guard as SQL; the calls inside it carry their own guards."""
-        text = f"({self._render(guard.expr)})"
+        text = f" {guard.word} ".join(f"({self._render(expr)})" for expr in guard.exprs)
+        if len(guard.exprs) > 1:
+            text = f"({text})"
         if guard.operand is not None:
             text = f"(({self._render(guard.operand)}) = {text})"
         return f"{text} {guard.test}"
@@ -223,7 +241,7 @@ def _of_case(
     inner = Context.TRUTH if operand is None else Context.VALUE
     for condition, value in zip(parts[0::2], parts[1::2], strict=False):
         yield condition, list(failed), inner
-        yield value, [*failed, Guard(condition, "IS TRUE", operand)], context
-        failed.append(Guard(condition, "IS NOT TRUE", operand))
+        yield value, [*failed, Guard((condition,), "IS TRUE", operand)], context
+        failed.append(Guard((condition,), "IS NOT TRUE", operand))
     if len(parts) % 2:
         yield parts[-1], failed, context
