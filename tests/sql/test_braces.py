@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import covey
+from covey.errors import QueryError
 from covey.sql.bind import Binder
 from covey.testing import PlantedModel
 
@@ -44,3 +45,18 @@ def test_the_same_braces_are_looked_at_once_for_all_calls_of_a_query(checks: lis
 def test_a_text_of_many_braces_is_no_question_about_columns(checks: list[str]) -> None:
     many = " ".join(f"{{x{i}}}" for i in range(2000))
     assert looks(checks, many, 1) < 100
+
+
+WORDS = ["$$Is {s} late?$$", "E'Is {s} \\'late\\'?'", "$q$Is {s} late?$q$"]
+
+
+@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("call", ["AI.IF({})", "AI.IF('a' || {})", "AI.CLASSIFY(s, [{}, 'other'])"])
+def test_texts_in_dollars_and_with_escapes_are_constant_words_too(words: str, call: str) -> None:
+    model = PlantedModel(lambda question, documents: 0.9)
+    with covey.connect(model, cache=False, progress=False) as con:
+        con.register("t", pa.table({"s": ["a"]}))
+        with pytest.raises(QueryError, match=r"\{s\} is plain text here, though s is a column"):
+            con.run(f"SELECT {call.format(words)} FROM t")
+        con.run("SELECT AI.IF($$Is it {late}? {0}$$) FROM t")
+    assert model.calls == [("Is it {{late}}? {{0}}", ())]

@@ -88,3 +88,11 @@ def test_brackets_that_do_not_match_are_named_with_their_place(text):
         TokenList(text)
     assert caught.value.span is not None
     assert "racket" in caught.value.reason
+
+
+@pytest.mark.parametrize("text", ["$$FROM$$", "E'FROM'", "e'FROM'", "$q$FROM$q$", "'FROM'"])
+def test_a_text_is_no_word_however_it_is_quoted(text):
+    tokens = TokenList(f"SELECT {text} FROM t")
+    assert [token.word for token in tokens] == ["SELECT", "", "FROM", "T"]
+    assert tokens[1].text == "FROM" and not tokens[1].is_name
+    assert tokens.text[slice(*tokens.span(1, 2))] == text

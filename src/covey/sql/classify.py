@@ -89,7 +89,7 @@ def _words(argument: Argument | None, tokens: TokenList) -> tuple[Words, ...]:
     return tuple(
         Words(tokens[i].text, tokens.span(i, i + 1), Role.LABEL)
         for i in range(argument.first, argument.last)
-        if tokens[i].kind is TokenType.STRING
+        if tokens[i].kind in (TokenType.STRING, TokenType.BYTE_STRING)
     )
 
 

@@ -70,7 +70,7 @@ def _words(tokens: TokenList, first: int, last: int) -> tuple[Words, ...]:
     """The literals that an expression puts together: not the arguments of other functions."""
     found: list[Words] = []
     for i in tokens.top_level(first, last):
-        if tokens[i].kind is TokenType.STRING:
+        if tokens[i].kind in (TokenType.STRING, TokenType.BYTE_STRING):
             found.append(Words(tokens[i].text, tokens.span(i, i + 1)))
         elif tokens[i].kind is TokenType.L_PAREN:
             behind_name = i > first and tokens[i - 1].is_name

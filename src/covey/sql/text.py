@@ -51,7 +51,7 @@ class Token:
     """One token.
 
     Attributes:
-        kind: as sqlglot's DuckDB tokenizer sees it.
+        kind: as sqlglot's DuckDB tokenizer sees it; of a text in dollars that of one in quotes.
         text: unquoted, where it is a name or a literal.
         start, end: character offsets, end exclusive.
         word: the upper-cased text of a bare word, "" for quoted names and literals.
@@ -279,7 +279,7 @@ def _tokenize(text: str) -> list[Token]:
     marks = set(_MARKS.values())
     return [
         Token(
-            t.token_type,
+            TokenType.STRING if t.token_type is TokenType.HEREDOC_STRING else t.token_type,
             text[t.start] if t.start == t.end and t.text in marks else t.text,
             t.start,
             t.end + 1,
@@ -309,7 +309,7 @@ def _marked(text: str) -> str:
 
 
 def _word(kind: TokenType, text: str) -> str:
-    if kind in (TokenType.IDENTIFIER, TokenType.STRING) or not text:
+    if kind is TokenType.IDENTIFIER or kind.name.endswith("STRING") or not text:
         return ""
     return text.upper() if text[0].isalpha() or text[0] == "_" else ""
 
