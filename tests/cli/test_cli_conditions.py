@@ -63,6 +63,7 @@ def shell(line: str, folder: Path) -> tuple[int, str, str]:
         ("COVEY_CACHE=/dev/null covey cache show", 1, "/dev/null"),
         ("covey query \"COPY (SELECT 1) TO '/dev/full'\"", 1, "query: Could not write file"),
         ("mkdir $'\\xff'; TMPDIR=$'\\xff' covey query 'SELECT 1' -f csv", 2, "is no UTF-8"),
+        ("mkdir $'\\xff'; TMPDIR=$'\\xff' covey cache export a.csv", 1, "is no UTF-8"),
         ("covey cache clear --older-than nan", 2, "not nan"),
         ("covey cache clear --older-than 1e300", 0, ""),
         ("covey cache export no/a.csv", 2, "does not exist"),

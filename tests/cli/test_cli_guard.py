@@ -127,5 +127,14 @@ def test_a_condition_of_the_machine_is_no_bug(error: Exception, words: str) -> N
     assert "bug" not in message and message.count("\n") == 1
 
 
+def test_no_memory_to_name_a_bug_is_said_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(error: Exception) -> str:
+        raise MemoryError
+
+    monkeypatch.setattr("covey.cli.guard.bug_report", full)
+    code, message = end_with(SystemError("no error set"))
+    assert code == 1 and message.startswith("error: there is not enough memory")
+
+
 def test_an_exit_code_chosen_by_the_command_is_kept() -> None:
     assert end_with(typer.Exit(7)) == (7, "")

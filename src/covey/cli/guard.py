@@ -75,9 +75,19 @@ def ended(command: Callable[[], int]) -> int:
         if last_stop() is not None:
             # A library made an error of its own of it.
             return _stopped()
-        reason = condition(error)
-        _say(bug_report(error) if reason is None else f"error: {reason}")
+        _say(_explained(error))
         return EXIT_FAILED
+
+
+def _explained(error: Exception) -> str:
+    reason = condition(error)
+    if reason is None:
+        try:
+            return bug_report(error)
+        except MemoryError as lack:
+            # It imports; and where memory lacks, Python makes errors of other kinds of it, too.
+            reason = condition(lack)
+    return f"error: {reason}"
 
 
 def _stopped(message: str = "") -> int:

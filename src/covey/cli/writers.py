@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from covey.cli.table import Layout
 from covey.errors import RunError, first_line
+from covey.hardware.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -93,7 +94,7 @@ class CsvWriter(Writer):
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         super().__init__(file, schema)
         with temporary_space():
-            self._folder = tempfile.TemporaryDirectory()
+            self._folder = tempfile.TemporaryDirectory(dir=temporary_folder())
 
     def add(self, batch: pa.RecordBatch) -> None:
         import pyarrow as pa

@@ -31,9 +31,7 @@ class Scratch:
         # `import covey` must stay light.
         from filelock import FileLock
 
-        if not is_utf_8(tempfile.gettempdir()):
-            raise OSError(errno.EILSEQ, "the name of their folder is no UTF-8")
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=temporary_folder()))
         # Whatever thread lets it go.
         self._lock = FileLock(self.path / _LOCK, mode=0o600, thread_local=False)
         self._lock.acquire()
@@ -45,6 +43,18 @@ class Scratch:
             return
         self._lock.release()
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def temporary_folder() -> str:
+    """The folder for temporary files that DuckDB is to open.
+
+    Raises:
+        OSError: DuckDB could not name it.
+    """
+    folder = tempfile.gettempdir()
+    if not is_utf_8(folder):
+        raise OSError(errno.EILSEQ, "the name of their folder is no UTF-8")
+    return folder
 
 
 def is_utf_8(name: str) -> bool:
