@@ -267,6 +267,8 @@ def test_other_values() -> None:
         ("SELECT ?, ?", [1], r"There is no value for \? .line 1, column 11"),
         ("SELECT $mane", {"name": 1}, r"Values are given for: \$name"),
         ("SELECT ?, $a", {"1": 1, "a": 1}, "not both"),
+        ("SELECT 1, ?", None, r"no value for \? .line 1, column 11.*\s.*\s.*\s.*give it beside"),
+        ("SELECT AI.IF(PROMPT($q, s)) FROM t", None, r"There is no value for \$q"),
     ],
 )
 def test_places_without_a_value(

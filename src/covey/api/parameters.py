@@ -52,7 +52,7 @@ class Filled:
     Args:
         tokens: the text as written.
         values: a sequence for `?` and `$1` or `?1`, counted from 1, a mapping for `$name`, in
-            which case means nothing; None leaves the text as it is.
+            which case means nothing; None leaves the places of a PREPARE, and gives no others.
 
     Raises:
         QueryError: a place has no value, or kinds of places are mixed.
@@ -62,9 +62,11 @@ class Filled:
     def __init__(self, tokens: TokenList, values: Parameters | None) -> None:
         self._written = Written(tokens.text)
         self._literals: dict[Span, str] = {}
-        if values is not None:
+        if values is not None or not any(token.word == "PREPARE" for token in tokens):
             places = list(_places(tokens))
-            self._literals.update(_literals(tokens.text, places, _named(values)))
+            self._literals.update(
+                _literals(tokens.text, places, _named(() if values is None else values))
+            )
 
     def pieces(self, start: int, end: int) -> list[Piece]:
         """The characters [start, end) of the text, values in place."""
@@ -132,12 +134,14 @@ def _literals(
     used: set[str] = set()
     for place in places:
         if place.name not in values:
-            known = ", ".join(f"${each}" for each in values) or "none"
+            known = ", ".join(f"${each}" for each in values)
+            given = f"Values are given for: {known}."
+            none = "Write the value here, or give it beside the text: con.sql(text, [value])."
             raise QueryError(
                 f"There is no value for {sql[slice(*place.span)]}",
                 sql=sql,
                 span=place.span,
-                hint=f"Values are given for: {known}.",
+                hint=given if known else none,
             )
         used.add(place.name)
         try:

@@ -80,7 +80,7 @@ class Query:
         # What the result, or the last statement as it is planned, is known to fit.
         self._fits: set[Form] = set()
         tokens = read_tokens(text)
-        filled = Filled(tokens, params)  # without values places stay: a PREPARE has some
+        filled = Filled(tokens, params)
         statements = [Derived(filled.pieces(start, end)) for start, end in split_statements(tokens)]
         with connection.lock:
             # They go with the query.
