@@ -400,7 +400,7 @@ def by_scores(query: str) -> list[tuple[object, ...]]:
 
 N = "AI.IF(PROMPT('N {0}', t.s))"
 C = "AI.IF(PROMPT('C'))"
-U = "(SELECT id AS j, k FROM p) AS u"
+MERGED = "(SELECT id AS j, k FROM p) AS u"
 PN = "AI.IF(PROMPT('N {0}', p.s))"
 
 
@@ -476,9 +476,9 @@ def told_of(query: str) -> tuple[Counter[str], list[tuple[object, ...]]]:
         (f"SELECT i FROM (SELECT p.id AS i FROM t LEFT JOIN p ON {J}) WHERE i IS NULL",
          {"J": 120}),
         # Joins that merge columns.
-        (f"SELECT t.id FROM t LEFT JOIN {U} USING (k) LEFT JOIN p ON {J} WHERE p.id = 3",
+        (f"SELECT t.id FROM t LEFT JOIN {MERGED} USING (k) LEFT JOIN p ON {J} WHERE p.id = 3",
          {"J": 20}),
-        (f"SELECT t.id FROM t NATURAL LEFT JOIN {U} LEFT JOIN p ON {J} WHERE p.id = 3",
+        (f"SELECT t.id FROM t NATURAL LEFT JOIN {MERGED} LEFT JOIN p ON {J} WHERE p.id = 3",
          {"J": 20}),
     ],
 )  # fmt: skip
@@ -519,3 +519,32 @@ def test_rows_of_outer_joins_are_those_of_plain_sql(seed: int) -> None:
     )
     _, rows = told_of(query)
     assert sorted(rows, key=repr) == sorted(plain_told(query), key=repr), query
+
+
+_OF_MERGED = [
+    "k = 1", "t.k = 1", "u.k = 1", "u.k IS NULL", "k IS NULL", "j = 2", "p.id = 3", "t.id < 5",
+    "p.id IS NULL", "coalesce(j, 0) < 3", "u.k = t.k", F, N, f"NOT {C}",
+]  # fmt: skip
+_OF_DERIVED = [
+    "a < 5", "b = 3", "b IS NULL", "c = 1", "coalesce(b, 3) = 3", "a + b < 9", "NOT (b > 3)",
+    "a IS NULL OR c > 1", f"NOT {C}", f"(SELECT NOT {C})",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_of_merged_columns_and_of_derived_joins_are_those_of_plain_sql(seed: int) -> None:
+    rng = random.Random(seed)
+    first, second = rng.choice(_KINDS), rng.choice(_KINDS)
+    u = "(SELECT id AS j, CASE WHEN id < 3 THEN k ELSE k + 2 END AS k FROM p) AS u"
+    merged = rng.choice([f"t {first} {u} USING (k)", f"t NATURAL {first} {u}"])
+    p = "(SELECT id, s FROM p) AS p"
+    joined = f"t {first} p ON {J} {second} p AS u ON u.id = p.id"
+    queries = (
+        f"SELECT k, t.k, u.k, t.id, j, p.id FROM {merged} {second} {p} ON {J} "
+        f"WHERE {' AND '.join(rng.sample(_OF_MERGED, 2))}",
+        f"SELECT q.* FROM (SELECT t.id AS a, p.id AS b, p.k AS c FROM {joined}) AS q "
+        f"WHERE {' AND '.join(rng.sample(_OF_DERIVED, 2))}",
+    )
+    for query in queries:
+        _, rows = told_of(query)
+        assert sorted(rows, key=repr) == sorted(plain_told(query), key=repr), query
