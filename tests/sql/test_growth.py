@@ -218,6 +218,16 @@ def test_equal_conditions_are_asked_once_wherever_they_stand(query, rows):
 
 
 @pytest.mark.parametrize(
+    "text",
+    ["id" + "::INT" * 1500, "- " * 1500 + "id", "id" + " + 1" * 1500, "b" + " IS NULL" * 1500],
+    ids=["casts", "minus", "plus", "is null"],
+)
+def test_a_chain_too_long_for_duckdb_is_refused_with_a_mend(con, text):
+    with pytest.raises(QueryError, match=r"nested deeper than 1000 levels.*\n.*CREATE TEMP TABLE"):
+        con.sql(f"SELECT {text} FROM t WHERE {ask(0)}")
+
+
+@pytest.mark.parametrize(
     ("word", "sign", "value", "calls"), [("AND", "<>", False, 0), ("OR", "=", True, 2)]
 )
 def test_many_conditions_that_share_guards_keep_rows_from_the_model(word, sign, value, calls):

@@ -34,6 +34,11 @@ MISTAKES = (
 _HINT_LINES = 4
 # What DuckDB's Python package puts before a message that it gives as plain text.
 _NAME = re.compile(r'(?:\w+|"(?:[^"]|"")+")(?:\.(?:\w+|"(?:[^"]|"")+"))+')
+_DEPTH = re.compile(r"Max expression depth limit of (?P<levels>\d+) exceeded")
+_FLATTER = (
+    "Store a part of it first, CREATE TEMP TABLE … AS SELECT …, and query the table: a long chain "
+    "of operators, casts or NOT is one level for each, and so is a view that reads another."
+)
 _KIND = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 
 
@@ -263,6 +268,10 @@ def read_error(error: duckdb.Error) -> tuple[str, str | None, tuple[int, int] | 
     """Reason, hint and (offset, length) in bytes of an error of DuckDB."""
     message, fields = _message(error)
     reason, _, rest = message.partition("\n")
+    deep = _DEPTH.match(reason)
+    if deep is not None:
+        reason = f"An expression is nested deeper than {deep['levels']} levels, DuckDB's limit"
+        rest = _FLATTER
     place: tuple[int, int] | None = None
     if "location" in fields:
         offset, length = json.loads(fields["location"])
