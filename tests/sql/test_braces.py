@@ -60,3 +60,14 @@ def test_texts_in_dollars_and_with_escapes_are_constant_words_too(words: str, ca
             con.run(f"SELECT {call.format(words)} FROM t")
         con.run("SELECT AI.IF($$Is it {late}? {0}$$) FROM t")
     assert model.calls == [("Is it {{late}}? {{0}}", ())]
+
+
+def test_what_duckdb_does_not_look_at_names_no_column() -> None:
+    with covey.connect(PlantedModel(lambda question, documents: 0.9), progress=False) as con:
+        con.register("t", pa.table({"s": ["a"]}))
+        unused = "WINDOW w AS (PARTITION BY AI.IF(PROMPT('{{{}}} {{0}}', s)))"
+        assert con.sql(f"SELECT s FROM t {unused.format('nothing')}").fetchall() == [("a",)]
+        grouped = con.sql("SELECT 1 AS c FROM t GROUP BY s || 'x' HAVING AI.IF('Is {nothing} so?')")
+        assert grouped.fetchall() == [(1,)]
+        with pytest.raises(QueryError, match="s is a column"):
+            con.sql(f"SELECT count(*) OVER w FROM t {unused.format('s')}")

@@ -12,6 +12,7 @@ import math
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from sqlglot import TokenType
@@ -84,7 +85,7 @@ class Filled:
 
 def _places(tokens: TokenList) -> Iterator[_Place]:
     highest = 0
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, following in zip_longest(tokens, tokens[1:]):
         number = following and following.kind is TokenType.NUMBER and following.text.isdigit()
         if token.kind is TokenType.PLACEHOLDER and token.text == "?":
             end, name = token.end, str(highest + 1)

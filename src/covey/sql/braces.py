@@ -27,8 +27,11 @@ NAMED_OR_EMPTY = re.compile(r"(?<!\{)\{(?!\d+\})[^{}]*\}(?!\})")
 _FORMATTED = re.compile(r"""([^!:"']+?)\s*(?:![rsa])?(?::\S*)?""")
 # Different braces of one text that are looked at; what has more is no question about columns.
 _MOST_LOOKS = 30
-# What DuckDB says of a name that it finds, but not in a place for it.
-_IN_SIGHT = ("must appear in the GROUP BY", "Ambiguous reference")
+# What DuckDB says of a name that several tables have, and of one that is no key of the group.
+_AMBIGUOUS = "Ambiguous reference"
+_NO_KEY = "must appear in the GROUP BY"
+# A name that no table has.
+_NO_COLUMN = quote_name("\x01")
 
 
 class Role(Enum):
@@ -104,16 +107,31 @@ def _column(content: str, call: AICall, binder: Binder) -> str | None:
     for form in _forms(content):
         if binder.columns(f"SELECT ({form})") is not None:
             continue  # It needs no row: a constant, or now().
-        snapshot = binder.edited.snapshot()
-        binder.edited.replace(call.span, f"{call.text_lookup}(CAST(({form}) AS VARCHAR))")
-        try:
-            binder.check()
+        # DuckDB looks at nothing in a WINDOW clause that nobody uses.
+        if _is_seen(form, call, binder) and not _is_seen(_NO_COLUMN, call, binder):
             return form
-        except QueryError as error:
-            if any(said in error.reason for said in _IN_SIGHT):
-                return form
-        finally:
-            binder.edited.revert(snapshot)
+    return None
+
+
+def _is_seen(form: str, call: AICall, binder: Binder) -> bool:
+    """Whether DuckDB finds all that SQL names, at the place of a call."""
+    reason = _refused(form, call, binder)
+    if reason is not None and _NO_KEY in reason:
+        # HAVING says so of whatever is no key of the group, whether it is a column or not.
+        reason = _refused(f"any_value({form})", call, binder)
+    return reason is None or _AMBIGUOUS in reason
+
+
+def _refused(form: str, call: AICall, binder: Binder) -> str | None:
+    """Why DuckDB does not bind SQL at the place of a call; None where it does."""
+    snapshot = binder.edited.snapshot()
+    binder.edited.replace(call.span, f"{call.text_lookup}(CAST(({form}) AS VARCHAR))")
+    try:
+        binder.check()
+    except QueryError as error:
+        return error.reason
+    finally:
+        binder.edited.revert(snapshot)
     return None
 
 
