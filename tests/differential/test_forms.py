@@ -140,6 +140,25 @@ PIVOTS = (
     "PIVOT (SELECT * FROM t JOIN u ON AI.IF(PROMPT('{0} {1}', t.a, u.b))) ON b USING count(*)",
 )
 
+# Names of columns behind an alias.
+TIMES = "JOIN range(1, 4) AS r(k) ON k"
+NAMES = (
+    "SELECT i, AI.IF(PROMPT('q {0}', i)) AS r FROM range(5) t(i) WHERE i > 1",
+    "SELECT x FROM (VALUES ('a', 1), ('b', 2)) AS v(x, y) WHERE AI.IF(PROMPT('q {0}', v.x))",
+    "SELECT v.x, n FROM t AS v(x) WHERE AI.IF(PROMPT('q {0}', x)) AND n > 1",
+    "SELECT v.* FROM t AS v(x) WHERE AI.IF(PROMPT('q {0}', x))",
+    "SELECT d FROM t AS v(x, d, n) WHERE AI.IF(PROMPT('q {0}', x)) AND d > 1",
+    f"SELECT a, k FROM t {TIMES} = n AND AI.IF(PROMPT('q {{0}} {{1}}', a, k))",
+    f"SELECT a, k FROM t LEFT {TIMES} < n AND AI.IF(PROMPT('q {{0}}', a)) WHERE n < 4",
+    f"SELECT a, k FROM t RIGHT {TIMES} = n AND AI.IF(PROMPT('q {{0}}', a))",
+    f"SELECT a, k FROM t LEFT {TIMES} = n WHERE AI.IF(PROMPT('q {{0}}', k))",
+    "SELECT p FROM (SELECT a, n FROM t WHERE AI.IF(a)) AS w(p, m) WHERE m > 1",
+    "WITH w(p, m) AS (SELECT a, n FROM t) SELECT o FROM w AS v(o) WHERE AI.IF(o) AND m > 1",
+    'SELECT o FROM (SELECT p AS o FROM t AS v(p, q)) AS w("O o") JOIN t AS s(o) ON AI.IF(o)',
+    "SELECT n FROM t WHERE EXISTS (SELECT 1 FROM u AS w(c, m) WHERE m = n AND AI.IF(c))",
+    "SELECT x, count(*) AS c FROM t AS v(x, y) WHERE AI.IF(x) GROUP BY x",
+)
+
 
 @pytest.fixture(scope="module")
 def statements() -> Statements:
@@ -152,7 +171,9 @@ def test_an_alias_needs_no_as(statements: Statements, statement: str) -> None:
     assert statements.check(statement + window) is None
 
 
-@pytest.mark.parametrize("statement", [*COLUMNS, *GROUPS, *SUBQUERIES, *GUARDS, *QUOTED, *PIVOTS])
+@pytest.mark.parametrize(
+    "statement", [*COLUMNS, *GROUPS, *SUBQUERIES, *GUARDS, *QUOTED, *PIVOTS, *NAMES]
+)
 def test_it_gives_what_duckdb_gives(statements: Statements, statement: str) -> None:
     assert statements.check(statement) is None
     asked = statements.recorder.asked

@@ -195,6 +195,8 @@ def test_what_draws_is_drawn_once_and_kept(query, rows, calls):
         ("SELECT id, {F} FROM r USING SAMPLE 5 ROWS", 5),
         ("SELECT id FROM r WHERE {F} USING SAMPLE 5 ROWS", 5),
         ("SELECT id, {F} FROM r TABLESAMPLE 5 ROWS WHERE {G}", 10),
+        ("SELECT s, {F} FROM r AS x(i, o) USING SAMPLE 5 ROWS", 5),
+        ("SELECT AI.IF(PROMPT('F {0}', s)) FROM range(40) AS t(s) TABLESAMPLE 5 ROWS", 5),
         (
             "SELECT AI.IF(PROMPT('F {0}', r.s)) FROM r TABLESAMPLE 5 ROWS JOIN a ON r.k = a.k",
             5,

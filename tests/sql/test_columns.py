@@ -28,7 +28,7 @@ def names(sql: str) -> frozenset[str] | None:
         "SELECT a FROM t NATURAL JOIN u",
         "FROM t",
         "SELECT a FROM (SELECT * FROM t)",
-        "SELECT a FROM t AS x(a, b)",
+        "SELECT x FROM t AS x(a, b)",
     ],
 )
 def test_a_statement_that_may_read_more_than_it_names_keeps_all_columns(sql):
@@ -40,6 +40,8 @@ def test_a_statement_that_may_read_more_than_it_names_keeps_all_columns(sql):
     [
         ("SELECT a FROM t WHERE b > 1", {"a", "b"}, {"c"}),
         ('SELECT "A" FROM t', {"a"}, {"b"}),
+        # Names are given by place: all that have one are loaded.
+        ("SELECT a FROM t AS x(a, b)", {"a", "b"}, {"c"}),
         ("SELECT count(*), a * 2 FROM t GROUP BY ALL", {"a"}, {"b"}),
         ("SELECT x.a FROM t AS x JOIN u USING (k)", {"a", "k"}, {"b"}),
         ("SELECT t.a FROM t, s.t2 AS u WHERE u.k = t.k", {"a", "k"}, {"b"}),

@@ -66,13 +66,17 @@ def test_expressions_are_read_into_the_parts_that_may_be_skipped(text, kind, par
 def test_from_gives_sources_aliases_and_join_kinds():
     sql = (
         "SELECT 1 FROM t AS x JOIN 'dir/file.parquet' ON a = b "
-        "LEFT JOIN (SELECT 2) s ON c, range(5) r ANTI JOIN u USING (id)"
+        "LEFT JOIN (SELECT 2) s ON c, range(5) r(i) ANTI JOIN u USING (id)"
     )
     block = blocks_of(sql)[-1]
     assert block.sources is not None
     written = [sql[slice(*source.span)] for source in block.sources]
     assert written == ["t", "'dir/file.parquet'", "(SELECT 2)", "range(5)", "u"]
     assert [source.alias for source in block.sources] == ["x", "file", "s", "r", "u"]
+    names = [
+        None if source.names is None else sql[slice(*source.names)] for source in block.sources
+    ]
+    assert names == [None, None, None, "(i)", None]
     kinds = [JoinKind.INNER, JoinKind.LEFT, JoinKind.INNER, JoinKind.ANTI]
     assert [join.kind for join in block.joins] == kinds
     assert [join.merges for join in block.joins] == [False, False, False, True]
@@ -115,7 +119,6 @@ def test_blocks_know_the_common_table_expressions_they_can_see():
         "SELECT 1 FROM a, LATERAL (SELECT a.x) l",
         "SELECT 1 FROM (a JOIN b ON x)",
         "SELECT 1 FROM a ASOF JOIN b ON x",
-        "SELECT 1 FROM a AS t(x, y)",
     ],
 )
 def test_a_form_of_from_that_planning_does_not_know_is_left_with_a_reason(sql):

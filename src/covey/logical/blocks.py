@@ -58,6 +58,7 @@ class Source:
         alias: the name its columns go by.
         has_alias: whether the alias is written behind it.
         sample: TABLESAMPLE and its arguments, behind the alias.
+        names: of columns, in brackets behind the alias: `(i, j)`.
     """
 
     span: Span
@@ -65,6 +66,7 @@ class Source:
     alias: str
     has_alias: bool
     sample: Span | None = None
+    names: Span | None = None
 
     @property
     def whole(self) -> Span:

@@ -168,7 +168,8 @@ def refuse_blobs(work: Workspace, block: Block, call: AICall) -> None:
     for span in call.arguments:
         for source in block.sources or ():
             written = work.edited.text[slice(*source.span)]
-            relation = f"{written} AS {quote_name(source.alias)}"
+            names = "" if source.names is None else work.edited.text[slice(*source.names)]
+            relation = f"{written} AS {quote_name(source.alias)}{names}"
             columns = work.binder.columns(
                 f"{work.with_clause(block)}SELECT ({work.edited.render(span)}) FROM {relation}"
             )

@@ -132,7 +132,7 @@ def _nulls(source: Source, block: Block, work: Workspace) -> str | None:
     prefix, merged = work.with_clause(block), set[str]()
 
     def columns(each: Source) -> list[tuple[str, str]]:
-        relation = f"{work.edited.render(each.span)} AS {quote_name(each.alias)}"
+        relation = work.relation(each)
         return work.binder.columns(f"{prefix}SELECT * FROM {relation}") or []
 
     if any(join.merges for join in block.joins):

@@ -157,10 +157,7 @@ def _inside(
 
 
 def _relations(block: Block, work: Workspace) -> str:
-    return ", ".join(
-        f"{work.edited.render(source.span)} AS {quote_name(source.alias)}"
-        for source in block.sources or ()
-    )
+    return ", ".join(work.relation(source) for source in block.sources or ())
 
 
 def _items(

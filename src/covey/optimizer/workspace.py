@@ -223,6 +223,11 @@ class Workspace:
         """The edits that show in what is rendered of some spans."""
         return set[Span]().union(*(self.edited.applied(span) for span in spans))
 
+    def relation(self, source: Source) -> str:
+        """An entry of FROM with the names that it and its columns go by, without its sample."""
+        names = "" if source.names is None else self.edited.render(source.names)
+        return f"{self.edited.render(source.span)} AS {quote_name(source.alias)}{names}"
+
     def load(self, block: Block, number: int, conditions: list[Span]) -> LoadedSource:
         """Add a step that loads source `number` of a block, less what `conditions` reject.
 
@@ -239,7 +244,7 @@ class Workspace:
             return self._loaded[source.span]
         if self.shares_draw(source.span, block):
             raise NotPlanned(f"{source.alias} draws other values each time, and others read it too")
-        relation = f"{self.edited.render(source.span)} AS {quote_name(source.alias)}"
+        relation = self.relation(source)
         if source.sample is not None:
             relation += f" {self.edited.render(source.sample)}"
         kept = self._columns(block, source, relation)

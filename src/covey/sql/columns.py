@@ -29,7 +29,8 @@ def named_columns(tokens: TokenList, blocks: list[Block]) -> frozenset[str] | No
         given.update(span[0] for span in block.scope)
         for source in block.sources:
             aliases.add(source.alias.lower())
-            given.add(tokens.inside((source.span[0], source.end))[-1].start)
+            end = source.end if source.names is None else source.names[0]
+            given.add(tokens.inside((source.span[0], end))[-1].start)
     for i, token in enumerate(tokens):
         if token.word in _ALL_COLUMNS:
             return None

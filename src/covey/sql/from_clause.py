@@ -98,10 +98,11 @@ class _FromReader:
             raise NotPlanned(f"{self.tokens.text[slice(*self.tokens.span(start, start + 1))]} …")
         span = self.tokens.span(start, self.at)
         alias = self.alias()
+        names = None if alias is None else self.column_names()
         sample = self.sample()
         end = self.tokens[self.at - 1].end
         name = alias or name or "unnamed_subquery"
-        return Source(span, end, name, alias is not None, sample)
+        return Source(span, end, name, alias is not None, sample, names)
 
     def sample(self) -> Span | None:
         """TABLESAMPLE and all that belongs to it."""
@@ -141,9 +142,15 @@ class _FromReader:
             return None
         alias = self.tokens[self.at].text
         self.at += 1
-        if self.kind() is TokenType.L_PAREN:
-            raise NotPlanned("column names behind an alias")
         return alias
+
+    def column_names(self) -> Span | None:
+        """Names in brackets behind an alias."""
+        if self.kind() is not TokenType.L_PAREN:
+            return None
+        start = self.at
+        self.at = self.tokens.partner[start] + 1
+        return self.tokens.span(start, self.at)
 
     def joins_at(self, i: int) -> int | None:
         """Index behind JOIN when a join begins at token i."""
