@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from covey.api.placeholders import Column, Placeholders
+from covey.api.placeholders import NamedColumn, Placeholders
 from covey.api.query import Query
 from covey.api.results import Results
 from covey.api.written import (
@@ -355,10 +355,10 @@ class Builder(Results):
             self.connection, self._relations(), self._listed_columns, self._computed
         )
 
-    def _listed_columns(self) -> list[Column]:
+    def _listed_columns(self) -> list[NamedColumn]:
         """The columns of every source that can be named."""
         return [
-            Column(self._name(source.alias), self._name(column), column)
+            NamedColumn(self._name(source.alias), self._name(column), column)
             for source in self._visible()
             for column, _ in self.connection.sql(f"FROM {self._source(source)}").schema
         ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class NamedColumn:
     """A column that a placeholder may name: its table's alias and itself as SQL, and its name."""
 
     alias: str
@@ -40,7 +40,7 @@ class Placeholders:
 
     connection: Connection
     relations: str
-    columns: Callable[[], list[Column]]
+    columns: Callable[[], list[NamedColumn]]
     computed: Mapping[str, str]
 
     def call(self, function: str, text: str, labels: str, options: Mapping[str, Any]) -> str:
@@ -96,7 +96,7 @@ class Placeholders:
         return f"{{{written}}} is no column. Columns: {', '.join(dict.fromkeys(known))}.{hint}"
 
     @staticmethod
-    def _meant(written: str, columns: list[Column]) -> str | None:
+    def _meant(written: str, columns: list[NamedColumn]) -> str | None:
         """The column that braces name without its quotes, or with a format behind it."""
         for text in (written, without_format(written)):
             for column in columns:
@@ -120,5 +120,5 @@ class Placeholders:
         )
 
     @staticmethod
-    def _listed(columns: list[Column]) -> str:
+    def _listed(columns: list[NamedColumn]) -> str:
         return ", ".join(f"{{{name}}}" for name in dict.fromkeys(c.sql for c in columns))

@@ -34,7 +34,7 @@ _NO_KEY = "must appear in the GROUP BY"
 _NO_COLUMN = quote_name("\x01")
 
 
-class Role(Enum):
+class Purpose(Enum):
     """What words are for."""
 
     QUESTION = "question"
@@ -49,12 +49,12 @@ class Words:
     Attributes:
         text: as the model sees them.
         span: the literal, or what else gives them.
-        role: what they are for.
+        purpose: what they are for.
     """
 
     text: str
     span: Span
-    role: Role = Role.QUESTION
+    purpose: Purpose = Purpose.QUESTION
 
 
 def refuse_columns_in_braces(
@@ -157,9 +157,9 @@ def _refusal(
     braces, column = next(iter(found.items()))
     start = tokens.text.find(braces, *words.span)
     span = words.span if start < 0 else (start, start + len(braces))
-    if words.role is not Role.QUESTION:
+    if words.purpose is not Purpose.QUESTION:
         hint = (
-            f"A {words.role.value} is the same for all rows. Put the column into the input: "
+            f"A {words.purpose.value} is the same for all rows. Put the column into the input: "
             f"PROMPT('… {{0}}', {column})."
         )
     else:

@@ -10,7 +10,7 @@ from covey.errors import QueryError
 from covey.logical.calls import Reading
 from covey.prompts.question import LETTERS, Label, Method, QuestionKind
 from covey.sql.bind import Binder
-from covey.sql.braces import Role, Words
+from covey.sql.braces import Purpose, Words
 from covey.sql.calls import Argument, RawCall
 from covey.sql.labels import check_labels, read_labels
 from covey.sql.options import Arguments
@@ -87,7 +87,7 @@ def _words(argument: Argument | None, tokens: TokenList) -> tuple[Words, ...]:
     ):
         return ()
     return tuple(
-        Words(tokens[i].text, tokens.span(i, i + 1), Role.LABEL)
+        Words(tokens[i].text, tokens.span(i, i + 1), Purpose.LABEL)
         for i in range(argument.first, argument.last)
         if tokens[i].kind in (TokenType.STRING, TokenType.BYTE_STRING)
     )

@@ -13,7 +13,7 @@ from covey.logical.calls import AICall, Reading
 from covey.prompts.question import Method, Question, QuestionKind
 from covey.prompts.template import parse_template
 from covey.sql.bind import Binder
-from covey.sql.braces import Role, Words, refuse_columns_in_braces
+from covey.sql.braces import Purpose, Words, refuse_columns_in_braces
 from covey.sql.calls import RawCall, find_calls
 from covey.sql.classify import read_classification
 from covey.sql.conditions import refuse_as_condition
@@ -172,7 +172,7 @@ def _read_call(
         task = given.text("task_description")
         words += wanted.words
         if task is not None:
-            words += (Words(task, given.options["task_description"].span, Role.TASK),)
+            words += (Words(task, given.options["task_description"].span, Purpose.TASK),)
         options = replace(options, fallback=wanted.fallback, top_k=wanted.top_k)
         each = wanted.kind is QuestionKind.EACH
         question = Question(
