@@ -20,13 +20,13 @@ from pathlib import Path
 
 import numpy as np
 
+from covey.arrays import Float64
 from covey.engine.base import Engine
 from covey.engine.labels import Wanted
 from covey.engine.limits import gpu_limits
 from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel, planned_costs
 from covey.engine.outlook import Outlook
-from covey.engine.runtime import Floats
 from covey.hardware.facts import gpu_facts
 from covey.kernels.base import Chunk
 from covey.prompts.fast_tokens import checked_encoder
@@ -55,7 +55,7 @@ class Waited:
         self._seconds = seconds
         self._numbers = numbers
 
-    def result(self) -> tuple[Floats, float]:
+    def result(self) -> tuple[Float64, float]:
         """See `covey.engine.runtime.Launched`; every number is 0."""
         time.sleep(max(self._end - time.perf_counter(), 0.0))
         return np.zeros(self._numbers), self._seconds

@@ -14,17 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from covey.arrays import Float64, Int32, Int64
 from covey.engine.base import Counters, PromptBatch
 from covey.engine.labels import Wanted
 from covey.engine.limits import Limits
-from covey.engine.runtime import Floats
 from covey.engine.session import LocalSession
 from covey.kernels.base import Chunk
 from covey.models.spec import ModelSpec, WeightDtype
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import RAW_V1
 from covey.prompts.question import Question, QuestionKind
-from covey.prompts.tokens import Int32, Int64
 
 SPEC = ModelSpec(
     architecture="qwen3", layers=36, hidden=2560, heads=32, kv_heads=8, d_head=128, ffn=9728,
@@ -61,7 +60,7 @@ class Nothing:
     def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Nothing:
         return Nothing(len(chunk.answers) + (0 if wanted is None else len(wanted.answers)))
 
-    def result(self) -> tuple[Floats, float]:
+    def result(self) -> tuple[Float64, float]:
         return np.zeros(self.answers), 0.0
 
 

@@ -35,6 +35,7 @@ RANK = {
     "models": 2,
     "kernels": 1,
     "hardware": 0,
+    "arrays": -1,
     "errors": -1,
 }
 # `import covey` is the api by another name: it may hold what users call, nothing else.

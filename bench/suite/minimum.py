@@ -18,9 +18,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from covey.arrays import Int32, Int64
 from covey.optimizer.cost import Work
-from covey.prompts.forest import Trie, ask_pairs, build_trie, concatenate
-from covey.prompts.tokens import Int32, Int64, Tokens
+from covey.prompts.forest import Trie, ask_pairs, build_trie
+from covey.prompts.tokens import Tokens, concatenate
 from suite.predicates import Predicate
 from suite.tokens import CorpusTokens
 from suite.work import Stage

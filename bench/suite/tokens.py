@@ -7,9 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
+from covey.arrays import Int32, Int64
 from covey.models.tokenizer import TextEncoder
 from covey.prompts.layout import RAW_V1, Layout, Role
-from covey.prompts.tokens import Int32, Int64, Tokens
+from covey.prompts.tokens import Tokens
 from suite.predicates import PREDICATES, Predicate, literals
 from suite.tables import Corpus
 from suite.words import make_tokenizer

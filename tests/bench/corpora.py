@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from covey.prompts.tokens import Int64
+from covey.arrays import Int64
 from models.tiny import make_model
 from suite.predicates import literals
 from suite.tables import Corpus, make_corpus

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from covey.arrays import Float64, Int32, Int64
 from covey.engine.labels import Wanted
-from covey.engine.runtime import Floats
 from covey.kernels.base import Chunk
 from covey.prompts.layout import Layout
-from covey.prompts.tokens import Int32, Int64
 
 Prompt = tuple[int, ...]
 
@@ -72,9 +71,9 @@ def logit(prompt: Sequence[int], token: int) -> float:
 class Found:
     """See `covey.engine.runtime.Launched`."""
 
-    margins: Floats
+    margins: Float64
 
-    def result(self) -> tuple[Floats, float]:
+    def result(self) -> tuple[Float64, float]:
         return self.margins, 0.0
 
 

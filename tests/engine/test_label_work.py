@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
+from covey.arrays import Float64
 from covey.engine.base import Counters, PromptBatch
-from covey.engine.labels import Floats, Wanted
+from covey.engine.labels import Wanted
 from covey.engine.limits import Limits
 from covey.engine.questions import QuestionEncoder
 from covey.engine.session import LocalSession
@@ -60,7 +61,7 @@ class Drawing:
 
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
     answers: int = 0
-    found: Floats = field(default_factory=lambda: np.empty(0))
+    found: Float64 = field(default_factory=lambda: np.empty(0))
 
     def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Drawing:
         self.answers += len(chunk.answers)
@@ -68,7 +69,7 @@ class Drawing:
         self.found = self.rng.normal(size=len(chunk.answers) + more)
         return self
 
-    def result(self) -> tuple[Floats, float]:
+    def result(self) -> tuple[Float64, float]:
         return self.found, 0.0
 
 

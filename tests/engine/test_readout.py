@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
+from covey.arrays import Int32, Int64
 from covey.engine.readout import answer_tokens, margins
 from covey.errors import ModelError
 from covey.models.files import ModelFiles
-from covey.prompts.tokens import Int32, Int64
 from models.smollm2 import smollm2_path
 
 

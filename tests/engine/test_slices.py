@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import covey.engine.session
+from covey.arrays import Int32, Int64
 from covey.engine.base import PromptBatch
 from covey.engine.limits import Limits
 from covey.engine.session import LocalSession
 from covey.engine.slices import slices
 from covey.prompts.documents import DocumentStore, common_beginning
 from covey.prompts.question import Question, QuestionKind
-from covey.prompts.tokens import Int32, Int64
 from engine.plans import SPEC
 from engine.symbolic import LAYOUT, CharEncoder, SymbolicRunner
 

@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from covey.arrays import Float64
 from covey.engine.labels import Wanted
-from covey.engine.runtime import Floats, Launched
+from covey.engine.runtime import Launched
 from covey.engine.timing import GPU_CONTEXT, LARGE_SECONDS, Timing, fit, measure_rates
 from covey.kernels.base import Chunk
 
@@ -55,7 +56,7 @@ class Running:
         self._device = device
         self._seconds = seconds
 
-    def result(self) -> tuple[Floats, float]:
+    def result(self) -> tuple[Float64, float]:
         self._device.waiting -= 1
         return np.zeros(0), self._seconds
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from covey.arrays import Int64
 from covey.prompts.forest import ask_all, build_trie, ends_last
-from covey.prompts.forest.ragged import Int64
 from covey.prompts.tokens import Tokens
 
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.prompts.forest import Trie, build_trie, concatenate, ends_last, flatten
+from covey.prompts.forest import Trie, build_trie, ends_last, flatten
 from covey.prompts.forest.minima import Minima
 from covey.prompts.forest.trie import stream_of
+from covey.prompts.tokens import concatenate
 from forest.brute import column, minimum_tokens
 
 # Few distinct tokens, some alike in their low bytes, make forks at every depth.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from covey.kernels.base import Chunk, Int64
+from covey.arrays import Int64
+from covey.kernels.base import Chunk
 
 NO_ROWS = np.empty(0, dtype=np.int64)
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from covey.arrays import Int32, Int64
 from covey.prompts.fast_tokens import CheckedEncoder, checked_encoder
-from covey.prompts.tokens import Int32, Int64
 
 
 class Letters:

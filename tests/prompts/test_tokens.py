@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from covey.arrays import Int32, Int64
 from covey.errors import RunError
 from covey.prompts.documents import DocumentStore
-from covey.prompts.tokens import DocumentTokens, Int32, Int64, encode_sound, gather
+from covey.prompts.tokens import DocumentTokens, encode_sound, gather
 from crowd import at_once
 
 

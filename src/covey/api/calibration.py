@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 
 from covey.api.planning import Planning
 from covey.api.sources import register, unregister
 from covey.api.tables import start
 from covey.api.written import sql_expression
+from covey.arrays import Bool, Float64, Int64
 from covey.errors import InputError
 from covey.execution.answers import Answers
 from covey.execution.readout import sigmoid
@@ -36,8 +36,6 @@ from covey.sql.text import quote_name
 if TYPE_CHECKING:
     from covey.api.connection import Connection
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 _FOLDS = 5
 _BINS = 10
@@ -58,7 +56,7 @@ class Quality:
 
     error: float
     loss: float
-    bins: Floats
+    bins: Float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,7 @@ def _calibrate(
     return found
 
 
-def measure(question: str, labels: Bools, margins: Floats, left_out: int = 0) -> Reliability:
+def measure(question: str, labels: Bool, margins: Float64, left_out: int = 0) -> Reliability:
     """Learn a calibration from labels and margins, and measure it.
 
     Args:
@@ -198,7 +196,7 @@ def measure(question: str, labels: Bools, margins: Floats, left_out: int = 0) ->
     )
 
 
-def _folds(labels: Bools) -> npt.NDArray[np.int64]:
+def _folds(labels: Bool) -> Int64:
     """(n,): which fifth each row is in, both labels spread evenly."""
     fold = np.empty(len(labels), np.int64)
     for value in (True, False):
@@ -207,7 +205,7 @@ def _folds(labels: Bools) -> npt.NDArray[np.int64]:
     return fold
 
 
-def fit(labels: Bools, margins: Floats) -> Calibration:
+def fit(labels: Bool, margins: Float64) -> Calibration:
     """Slope and intercept by Newton's method; the loss is convex, and steps are halved."""
     true, false = int(labels.sum()), int((~labels).sum())
     target = np.where(labels, (true + 1) / (true + 2), 1 / (false + 2))
@@ -230,12 +228,12 @@ def fit(labels: Bools, margins: Floats) -> Calibration:
     return Calibration(slope=slope, intercept=float(line[1] - slope * centre))
 
 
-def _loss(target: Floats, margins: Floats) -> float:
+def _loss(target: Float64, margins: Float64) -> float:
     """Mean negative log-likelihood of targets in [0, 1] under margins."""
     return float((np.logaddexp(0.0, margins) - target * margins).mean())
 
 
-def _quality(labels: Bools, margins: Floats) -> Quality:
+def _quality(labels: Bool, margins: Float64) -> Quality:
     p = sigmoid(margins)
     number = np.minimum((p * _BINS).astype(np.int64), _BINS - 1)
     rows = []

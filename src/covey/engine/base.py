@@ -19,9 +19,7 @@ from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Protocol, Self
 
-import numpy as np
-import numpy.typing as npt
-
+from covey.arrays import Float64, Int64
 from covey.engine.outlook import Outlook
 from covey.errors import RunError
 from covey.prompts.documents import DocumentStore
@@ -42,7 +40,7 @@ class PromptBatch:
     """
 
     question: Question
-    documents: npt.NDArray[np.int64]
+    documents: Int64
     reads: float = 0.0
 
 
@@ -61,8 +59,8 @@ class Answers:
     """
 
     ticket: int
-    rows: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float64]
+    rows: Int64
+    scores: Float64
     errors: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -116,9 +114,7 @@ class EngineSession(Protocol):
         """Tokens whose keys and values the session can hold at once."""
         ...
 
-    def lengths(
-        self, question: Question, documents: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.int64], int | None]:
+    def lengths(self, question: Question, documents: Int64) -> tuple[Int64, int | None]:
         """Tokens of documents, and how many a prompt of a question has room for.
 
         Args:
@@ -137,7 +133,7 @@ class EngineSession(Protocol):
         """
         ...
 
-    def release(self, documents: npt.NDArray[np.int64]) -> None:
+    def release(self, documents: Int64) -> None:
         """No later batch will have one of these documents as its anchor.
 
         Args:

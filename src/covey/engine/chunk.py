@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from covey.arrays import Int64
 from covey.engine.grove import Grove, GroveNode
 from covey.engine.jobs import Job
 from covey.engine.residents import Admission, Span
 from covey.kernels.base import Chunk
 from covey.prompts.forest import Above, Packed, above, pack
-from covey.prompts.forest.ragged import Int64
 
 Stretch = tuple[int, int, int]  # depth, slot, length
 

@@ -10,11 +10,11 @@ document's stems end stay while reads of it are expected.
 
 from __future__ import annotations
 
+from covey.arrays import Int32
 from covey.engine.residents import Admission, Span
 from covey.engine.retention import RecomputeCost, Retention
 from covey.engine.spans import SpanPool
 from covey.errors import RunError
-from covey.prompts.tokens import Int32
 
 # What an opening that two documents shared is worth when its batch is over: a further
 # document may begin with it. Little, so that it goes before what will surely be read.

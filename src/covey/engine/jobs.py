@@ -6,13 +6,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Bool, Int64, offsets_of, ranges
 from covey.engine.grove import GroveNode
 from covey.prompts.forest import Forest
-from covey.prompts.forest.ragged import Int64, offsets_of, ranges
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ class Job:
     document_tokens: Int64
     rows: Rows
     minimum: Int64
-    done: Bools = field(init=False)
+    done: Bool = field(init=False)
     left: int = field(init=False)
     ready: deque[int] = field(default_factory=deque)
     station: int = 0

@@ -30,12 +30,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Float64, Int32, Int64, offsets_of, ranges
 from covey.errors import InputError
-from covey.prompts.forest.ragged import Int32, Int64, offsets_of, ranges
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ class LabelTree:
         seen = {tuple(path[: i + 1].tolist()) for path in self.paths for i in range(len(path))}
         return len(seen)
 
-    def share(self) -> Floats:
+    def share(self) -> Float64:
         """(k,): the share of all labels that is below each node."""
         found = np.zeros(self.nodes)
         for node in range(self.nodes - 1, -1, -1):
@@ -80,7 +77,7 @@ class LabelTree:
             found[node] = found[targets[targets >= 0]].sum() + (targets < 0).sum()
         return found / self.labels
 
-    def ways(self, sizes: Floats) -> tuple[Floats, Floats]:
+    def ways(self, sizes: Float64) -> tuple[Float64, Float64]:
         """(labels,) each: the nodes below the first on the way to a label, and their sizes.
 
         Args:
@@ -97,7 +94,7 @@ class LabelTree:
                     nodes[-1 - target], found[-1 - target] = self.depth[node], total[node]
         return nodes, found
 
-    def below(self, labels: Floats) -> Floats:
+    def below(self, labels: Float64) -> Float64:
         """(k,): the largest of some numbers, one a label, over the labels below each node."""
         found = np.full(self.nodes, -np.inf)
         for node in range(self.nodes - 1, -1, -1):
@@ -107,7 +104,7 @@ class LabelTree:
                 found[node] = max(found[node], value)
         return found
 
-    def log_probabilities(self, logits: Floats) -> Floats:
+    def log_probabilities(self, logits: Float64) -> Float64:
         """Every label's score.
 
         Args:
@@ -131,13 +128,13 @@ class LabelTree:
         return found
 
 
-def log_softmax(logits: Floats, offsets: Int64) -> Floats:
+def log_softmax(logits: Float64, offsets: Int64) -> Float64:
     """Log-softmax of each row within groups of columns, offsets[i]:offsets[i + 1]."""
     sizes = np.diff(offsets)
     top = np.maximum.reduceat(logits, offsets[:-1], axis=1)
     shifted = logits - np.repeat(top, sizes, axis=1)
     total = np.log(np.add.reduceat(np.exp(shifted), offsets[:-1], axis=1))
-    found: Floats = shifted - np.repeat(total, sizes, axis=1)
+    found: Float64 = shifted - np.repeat(total, sizes, axis=1)
     return found
 
 

@@ -16,11 +16,10 @@ in full.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Int32, Int64, UInt32
 from covey.prompts.column import SPILL_BYTES, TokenColumn
 from covey.prompts.forest import Trie, overlap
-from covey.prompts.forest.ragged import Int32, Int64
 from covey.prompts.tokens import gather
 
 
@@ -86,6 +85,6 @@ class SeenStems:
         return low
 
 
-def _order(tokens: Int32) -> npt.NDArray[np.uint32]:
+def _order(tokens: Int32) -> UInt32:
     """Tokens as numbers in the order of their little-endian bytes; see `build_trie`."""
     return tokens.astype("<u4").byteswap().view(np.uint32)

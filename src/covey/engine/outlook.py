@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Int64
 from covey.engine.questions import (
     CONTENT_FREE,
     LaterSteps,
@@ -21,8 +21,6 @@ from covey.models.costs import ModelCosts
 from covey.prompts.layout import Layout, Role
 from covey.prompts.question import Question, QuestionKind
 from covey.prompts.tokens import Encoder, encode_sound
-
-Int64 = npt.NDArray[np.int64]
 
 # Mean UTF-8 bytes of a token in English prose under the tokenizers of the known models.
 BYTES_A_TOKEN = 4.4

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from covey.engine.jobs import Bools
+from covey.arrays import Bool, Int64
 from covey.engine.questions import QuestionTokens
-from covey.prompts.forest.ragged import Int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Pairs:
         """Whether every anchor has all partners; no two rows are equal."""
         return len(self.rows) == len(self.anchors) * len(self.partners)
 
-    def of_anchors(self, chosen: Bools) -> Pairs:
+    def of_anchors(self, chosen: Bool) -> Pairs:
         """The rows of some anchors; all partners stay."""
         if chosen.all():
             return self

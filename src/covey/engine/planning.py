@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from covey.arrays import Int64, offsets_of
 from covey.engine.base import PromptBatch
 from covey.engine.jobs import Job, Rows, rows_by_prompt
 from covey.engine.limits import Limits
@@ -19,12 +20,10 @@ from covey.prompts.forest import (
     ask_all,
     ask_pairs,
     build_trie,
-    concatenate,
     ends_last,
     flatten,
 )
-from covey.prompts.forest.ragged import Int64, offsets_of
-from covey.prompts.tokens import DocumentTokens, Tokens
+from covey.prompts.tokens import DocumentTokens, Tokens, concatenate
 
 
 class JobPlanner:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from covey.arrays import Int32, Int64, offsets_of
 from covey.engine.labels import LabelTree, build_tree
 from covey.errors import InputError
-from covey.prompts.forest import build_trie, concatenate
-from covey.prompts.forest.ragged import Int64, offsets_of
+from covey.prompts.forest import build_trie
 from covey.prompts.layout import Layout, Part, Role
 from covey.prompts.question import Method, Question, QuestionKind
-from covey.prompts.tokens import DocumentTokens, Encoder, Int32, Tokens
+from covey.prompts.tokens import DocumentTokens, Encoder, Tokens, concatenate
 
 # Documents that say nothing: what a question gives for them is its own leaning.
 CONTENT_FREE = ("N/A", "", "[MASK]")

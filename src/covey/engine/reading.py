@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from covey.arrays import Float64, Int64, offsets_of, ranges
 from covey.engine.chunk import AnswerPart
-from covey.engine.labels import Floats, LabelTree, Wanted, log_softmax, wanted_logits
+from covey.engine.labels import LabelTree, Wanted, log_softmax, wanted_logits
 from covey.engine.questions import QuestionTokens
-from covey.prompts.forest.ragged import Int64, offsets_of, ranges
 from covey.prompts.question import Question, QuestionKind
 
 
@@ -23,7 +23,7 @@ class Values:
         offsets: (n + 1,) int64, where each begins; one ends where the next begins.
     """
 
-    flat: Floats
+    flat: Float64
     offsets: Int64
 
     def take(self, answers: Int64) -> Values:
@@ -31,7 +31,7 @@ class Values:
         sizes = np.diff(self.offsets)[answers]
         return Values(self.flat[ranges(self.offsets[answers], sizes)], offsets_of(sizes))
 
-    def padded(self) -> Floats:
+    def padded(self) -> Float64:
         """(n, most values) float64, minus infinity behind the last of each."""
         sizes = np.diff(self.offsets)
         found = np.full((len(sizes), int(sizes.max(initial=1))), -np.inf)
@@ -66,7 +66,7 @@ class ChunkReading:
             place = int(offsets[-1])
         self.wanted: Wanted | None = wanted_logits(chosen) if chosen else None
 
-    def values(self, number: int, part: AnswerPart, found: Floats) -> Values:
+    def values(self, number: int, part: AnswerPart, found: Float64) -> Values:
         """The values of one part's answers.
 
         Args:
@@ -92,7 +92,7 @@ class RowValues:
         self._keys = np.empty(0, dtype=np.int64)
         self._values = Values(np.empty(0), np.zeros(1, dtype=np.int64))
 
-    def add(self, keys: Int64, values: Values) -> tuple[Int64, Floats]:
+    def add(self, keys: Int64, values: Values) -> tuple[Int64, Float64]:
         """Add answers.
 
         Args:
@@ -120,8 +120,8 @@ class RowValues:
 
 
 def scores_of(
-    question: Question, asked: QuestionTokens, values: Floats, prior: Floats | None
-) -> Floats:
+    question: Question, asked: QuestionTokens, values: Float64, prior: Float64 | None
+) -> Float64:
     """The scores of rows whose answers are all there.
 
     Args:
@@ -146,7 +146,7 @@ def scores_of(
     return np.stack([best.astype(np.float64), found[np.arange(len(found)), best]], axis=1)
 
 
-def calibrated(question: Question, margins: Floats) -> Floats:
+def calibrated(question: Question, margins: Float64) -> Float64:
     """Margins on the line of the question's calibration."""
     chosen = question.calibration
     if question.kind is QuestionKind.CLASSIFY or chosen is None:
@@ -167,15 +167,15 @@ class Branches:
     """
 
     rows: Int64
-    open: Floats
-    best: Floats
+    open: Float64
+    best: Float64
     label: Int64
 
     def some(self, chosen: Int64) -> Branches:
         """Those of some positions."""
         return Branches(self.rows[chosen], self.open[chosen], self.best[chosen], self.label[chosen])
 
-    def scores(self) -> Floats:
+    def scores(self) -> Float64:
         """(n, 2) float64: label and its score, as a finished row gives them."""
         return np.stack([self.label.astype(np.float64), self.best], axis=1)
 
@@ -188,7 +188,7 @@ class Stepper:
         prior: (labels,) is subtracted from their scores, or None.
     """
 
-    def __init__(self, tree: LabelTree, prior: Floats | None) -> None:
+    def __init__(self, tree: LabelTree, prior: Float64 | None) -> None:
         labels = tree.labels
         self._tree = tree
         self._shift = np.zeros(labels) if prior is None else -prior

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from covey.prompts.forest.ragged import Int64
+from covey.arrays import Float64, Int64
 
 # A read in the queue is certain and comes first; one to be expected comes later, if at all.
 # Where the arena is short, what counts is that the former always wins.
 _QUEUED = 4.0
-
-Floats = npt.NDArray[np.float64]
 
 
 class Reads:
@@ -44,14 +41,14 @@ class Reads:
         """Batches in the queue that read a document."""
         return int(self._queued[document]) if document < len(self._queued) else 0
 
-    def expected(self, documents: Int64) -> Floats:
+    def expected(self, documents: Int64) -> Float64:
         """(n,) float64: reads expected of each document, one in the queue counting more."""
-        found: Floats = _QUEUED * self._queued[documents] + self._later[documents]
+        found: Float64 = _QUEUED * self._queued[documents] + self._later[documents]
         return found
 
-    def beside(self, documents: Int64) -> Floats:
+    def beside(self, documents: Int64) -> Float64:
         """(n,) float64: as `expected`, one of the batches in the queue left out."""
-        found: Floats = self.expected(documents) - _QUEUED
+        found: Float64 = self.expected(documents) - _QUEUED
         return found
 
     def _grow(self, count: int) -> None:

@@ -6,24 +6,21 @@ import time
 from typing import Generic, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from covey.arrays import Float64, Int64
 from covey.engine.labels import Wanted
 from covey.engine.readout import AnswerTokens, margins
 from covey.errors import ModelError
 from covey.kernels.base import Chunk, KvLayer, Plan
 from covey.models.dense import DenseModel
-from covey.prompts.forest.ragged import Int64
-
-Floats = npt.NDArray[np.float64]
 
 
 class Launched(Protocol):
     """A chunk under way."""
 
-    def result(self) -> tuple[Floats, float]:
+    def result(self) -> tuple[Float64, float]:
         """Wait for it.
 
         Returns:
@@ -111,11 +108,11 @@ class Runtime(Generic[Plan]):
 class _Done:
     """A chunk that has run."""
 
-    def __init__(self, found: Floats, seconds: float) -> None:
+    def __init__(self, found: Float64, seconds: float) -> None:
         self._found = found
         self._seconds = seconds
 
-    def result(self) -> tuple[Floats, float]:
+    def result(self) -> tuple[Float64, float]:
         return _checked(self._found), self._seconds
 
 
@@ -130,13 +127,13 @@ class _OnGpu:
         self._host.copy_(found, non_blocking=True)
         self._end.record()
 
-    def result(self) -> tuple[Floats, float]:
+    def result(self) -> tuple[Float64, float]:
         self._end.synchronize()
         seconds = self._begin.elapsed_time(self._end) / 1000
         return _checked(self._host.double().numpy()), seconds
 
 
-def _checked(found: Floats) -> Floats:
+def _checked(found: Float64) -> Float64:
     """What a chunk gave; ModelError where a number of it is none: no answer is made of that."""
     if not np.isfinite(found).all():
         raise ModelError(

@@ -24,13 +24,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from covey.arrays import Int32, Int64
 from covey.engine.chunk import BuiltChunk, ChunkBuilder, OpenSuffix
 from covey.engine.grove import Grove, GroveNode
 from covey.engine.jobs import Job
 from covey.engine.reads import Reads
 from covey.engine.residents import Admission
 from covey.errors import RunError
-from covey.prompts.forest.ragged import Int32, Int64
 
 # Work of at most this share of a chunk is left for the next one rather than cut: a cut
 # costs writing and reading keys and values, and an unfilled chunk costs nothing.

@@ -12,12 +12,12 @@ from typing import Self
 
 import numpy as np
 
+from covey.arrays import Float64, Int64
 from covey.engine.base import Answers, Counters, PromptBatch
 from covey.engine.chunk import AnswerPart, BuiltChunk
 from covey.engine.device_errors import device_errors
 from covey.engine.grove import Grove
 from covey.engine.jobs import Job
-from covey.engine.labels import Floats
 from covey.engine.limits import Limits
 from covey.engine.pairs import Pairs, pairs_of
 from covey.engine.planning import JobPlanner
@@ -34,7 +34,7 @@ from covey.models.spec import ModelSpec
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import Layout
 from covey.prompts.question import Question
-from covey.prompts.tokens import DocumentTokens, Encoder, Int64
+from covey.prompts.tokens import DocumentTokens, Encoder
 
 # What matters to retention is how a token's linear work compares with its attention.
 _FLOPS = 1e12
@@ -318,7 +318,7 @@ class LocalSession:
             if len(rows):
                 self._answer(work, rows, scores_of(work.question, work.asked, found, prior), {})
 
-    def _go_on(self, work: Work, keys: Int64, values: Values, prior: Floats | None) -> None:
+    def _go_on(self, work: Work, keys: Int64, values: Values, prior: Float64 | None) -> None:
         """Answer the rows whose label is found, and ask the others' next nodes."""
         known, following = work.step(keys, values, prior)
         finished = following < 0
@@ -336,7 +336,7 @@ class LocalSession:
                 self._reads.expect(ended, work.batch.reads)
                 self._value(ended)
 
-    def _answer(self, work: Work, rows: Int64, scores: Floats, errors: dict[int, str]) -> None:
+    def _answer(self, work: Work, rows: Int64, scores: Float64, errors: dict[int, str]) -> None:
         if work.ticket is None:
             self._priors.add(work.question, scores, len(work.batch.documents))
             return

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from covey.arrays import Int64
 from covey.prompts.documents import common_beginning
-from covey.prompts.tokens import Int64
 
 _KEY = 64  # first characters that documents are sorted by
 _ALIKE = 16  # most characters that neighbours on both sides of a cut have in common

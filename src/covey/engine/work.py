@@ -9,12 +9,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from covey.arrays import Float64, Int64
 from covey.engine.base import PromptBatch
-from covey.engine.labels import Floats
 from covey.engine.pairs import Pairs
 from covey.engine.questions import QuestionTokens, content_free_question
 from covey.engine.reading import Branches, RowValues, Stepper, Values
-from covey.prompts.forest.ragged import Int64
 from covey.prompts.question import Question
 
 
@@ -73,7 +72,7 @@ class Work:
         """How often its anchors are expected to be read afterwards."""
         return self.batch.reads + (1.0 if self.asked.stepwise else 0.0)
 
-    def step(self, keys: Int64, values: Values, prior: Floats | None) -> tuple[Branches, Int64]:
+    def step(self, keys: Int64, values: Values, prior: Float64 | None) -> tuple[Branches, Int64]:
         """Read nodes of some rows.
 
         Args:
@@ -105,8 +104,8 @@ class Priors:
     """The scores of content-free documents, by question, and the work that waits for them."""
 
     def __init__(self) -> None:
-        self._found: dict[Question, Floats] = {}
-        self._parts: dict[Question, list[Floats]] = {}
+        self._found: dict[Question, Float64] = {}
+        self._parts: dict[Question, list[Float64]] = {}
 
     def unknown(self, question: Question) -> Question | None:
         """The question to ask content-free documents, where that has not been done."""
@@ -116,7 +115,7 @@ class Priors:
         self._parts[plain] = []
         return plain
 
-    def add(self, plain: Question, scores: Floats, expected: int) -> None:
+    def add(self, plain: Question, scores: Float64, expected: int) -> None:
         """Keep scores of content-free documents; NaN where one failed."""
         parts = self._parts[plain]
         parts.append(scores)
@@ -125,7 +124,7 @@ class Priors:
             good = scores[~np.isnan(scores[:, 0])]
             self._found[plain] = good.mean(axis=0) if len(good) else scores[0]
 
-    def of(self, question: Question) -> Floats | None:
+    def of(self, question: Question) -> Float64 | None:
         """(width,) float64, what to subtract from the scores of a question, if anything."""
         plain = content_free_question(question)
         return None if plain is None else self._found.get(plain)

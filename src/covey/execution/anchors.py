@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Int64, distinct, without
 from covey.execution.asking import Asking
 from covey.execution.steps import StepRunner
 from covey.plan.nodes import Ask, DocumentColumn, Flow
 from covey.prompts.documents import NULL_ID
-from covey.prompts.sets import distinct, without
-
-Ints = npt.NDArray[np.int64]
 
 # UTF-8 bytes of a token, on the low side: what is to fit had better do.
 BYTES_A_TOKEN = 3.0
@@ -59,7 +56,7 @@ class FlowAnchors:
         if ask.anchor_documents is not None:
             self._kept.add(ask.anchor_documents)
 
-    def release(self, rows: Ints, kept: Ints) -> None:
+    def release(self, rows: Int64, kept: Int64) -> None:
         """Nothing will be asked about some rows of the source any more; of `kept` it still may."""
         for column in self._own:
             documents = distinct(self._runner.documents_of(column, rows))

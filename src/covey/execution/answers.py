@@ -7,15 +7,12 @@ from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Bool, Float64, Int64
 from covey.execution.windows import Windows
 from covey.logical.calls import AICall, LongDocuments
 from covey.prompts.column import Column
 from covey.prompts.question import Question
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 _NO_ERRORS: Mapping[int, str] = MappingProxyType({})
 
@@ -40,7 +37,7 @@ class AnswerTable:
     def __len__(self) -> int:
         return len(self._scores) // self.question.width
 
-    def keys(self, documents: Ints) -> Ints:
+    def keys(self, documents: Int64) -> Int64:
         """One int64 for each tuple of documents.
 
         Args:
@@ -60,7 +57,9 @@ class AnswerTable:
             len(documents),
         )
 
-    def add(self, documents: Ints, scores: Floats, errors: Mapping[int, str] = _NO_ERRORS) -> None:
+    def add(
+        self, documents: Int64, scores: Float64, errors: Mapping[int, str] = _NO_ERRORS
+    ) -> None:
         """Keep answers.
 
         Args:
@@ -74,13 +73,13 @@ class AnswerTable:
         for row, reason in errors.items():
             self._reasons[int(keys[row])] = reason
 
-    def reasons(self, documents: Ints) -> list[str | None]:
+    def reasons(self, documents: Int64) -> list[str | None]:
         """Why each of some tuples has failed; None where it has not."""
         if not self._reasons:
             return [None] * len(documents)
         return [self._reasons.get(key) for key in self.keys(documents).tolist()]
 
-    def any_since(self, count: int, documents: Ints) -> bool:
+    def any_since(self, count: int, documents: Int64) -> bool:
         """Whether one of some answered tuples was not among the first `count` answers.
 
         What was cut into windows has its answers elsewhere, and counts as new.
@@ -88,7 +87,7 @@ class AnswerTable:
         places = self._places.find(self.keys(documents))
         return bool(((places >= count) | (places < 0)).any())
 
-    def find(self, documents: Ints) -> tuple[npt.NDArray[np.bool_], Floats]:
+    def find(self, documents: Int64) -> tuple[Bool, Float64]:
         """Which tuples have an answer, and the answers.
 
         Returns:
@@ -104,11 +103,11 @@ class AnswerTable:
 class _Places(Protocol):
     """Where the answer of each key lies, counted from 0; -1 where there is none."""
 
-    def add(self, keys: Ints, first: int) -> None:
+    def add(self, keys: Int64, first: int) -> None:
         """The answers of some keys lie from `first` on."""
         ...
 
-    def find(self, keys: Ints) -> Ints: ...
+    def find(self, keys: Int64) -> Int64: ...
 
 
 class _DensePlaces:
@@ -117,13 +116,13 @@ class _DensePlaces:
     def __init__(self) -> None:
         self._places = Column(np.int32)
 
-    def add(self, keys: Ints, first: int) -> None:
+    def add(self, keys: Int64, first: int) -> None:
         lacking = int(keys.max(initial=-1)) + 1 - len(self._places)
         if lacking > 0:
             self._places.append(np.full(lacking, -1, np.int32))
         self._places.flat[keys] = np.arange(first, first + len(keys))
 
-    def find(self, keys: Ints) -> Ints:
+    def find(self, keys: Int64) -> Int64:
         known = self._places.flat
         places = np.full(len(keys), -1, np.int64)
         # NULL has the key -1.
@@ -136,14 +135,14 @@ class _SortedPlaces:
     """Of tuples: sorted keys."""
 
     def __init__(self) -> None:
-        self._keys: Ints = np.empty(0, np.int64)
-        self._places: Ints = np.empty(0, np.int64)
-        self._new: list[tuple[Ints, Ints]] = []
+        self._keys: Int64 = np.empty(0, np.int64)
+        self._places: Int64 = np.empty(0, np.int64)
+        self._new: list[tuple[Int64, Int64]] = []
 
-    def add(self, keys: Ints, first: int) -> None:
+    def add(self, keys: Int64, first: int) -> None:
         self._new.append((keys, np.arange(first, first + len(keys))))
 
-    def find(self, keys: Ints) -> Ints:
+    def find(self, keys: Int64) -> Int64:
         self._merge()
         if not len(self._keys):
             return np.full(len(keys), -1, np.int64)

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Float64, Int64
 from covey.engine.base import Answers as EngineAnswers
 from covey.engine.base import Engine, EngineSession, OutOfMemory, PromptBatch, carry_on
 from covey.errors import RunError
@@ -28,8 +28,6 @@ from covey.execution.tickets import CallUnderWay, Ticket
 from covey.logical.calls import AICall, LongDocuments, OnError, Reading
 from covey.prompts.documents import DocumentStore
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 _SHOWN = 60
 _NO_NUMBER = "the model's answer is no number"
 # A share of failed prompts is judged while a query runs from so many on, and at its end.
@@ -106,13 +104,13 @@ class Asker:
             if self._stored is not None:
                 self._stored.close()
 
-    def ask(self, call: AICall, documents: Ints) -> None:
+    def ask(self, call: AICall, documents: Int64) -> None:
         """Ask about tuples of documents and wait for the answers; see `submit`."""
         tickets = self.submit(call, documents)
         while not self.done(tickets):
             self.wait()
 
-    def submit(self, call: AICall, documents: Ints, reads: float = 0.0) -> frozenset[int]:
+    def submit(self, call: AICall, documents: Int64, reads: float = 0.0) -> frozenset[int]:
         """Queue prompts about tuples of documents.
 
         Those with an answer, and those already under way, are left out.
@@ -160,7 +158,7 @@ class Asker:
         self._tickets[ticket] = Ticket(asking, wanted, keys, len(wanted), reads)
         return frozenset({ticket, *tickets})
 
-    def _take_stored(self, call: AICall, wanted: Ints, keys: Ints) -> tuple[Ints, Ints]:
+    def _take_stored(self, call: AICall, wanted: Int64, keys: Int64) -> tuple[Int64, Int64]:
         """Take the answers of earlier runs; return what is left to ask."""
         if self._stored is None:
             return wanted, keys
@@ -176,7 +174,7 @@ class Asker:
         """Whether all prompts of some tickets have their answers."""
         return tickets.isdisjoint(self._tickets)
 
-    def wait(self) -> tuple[int, Ints] | None:
+    def wait(self) -> tuple[int, Int64] | None:
         """Let the engine work until it gives some answers, and keep them.
 
         Returns:
@@ -265,7 +263,7 @@ class Asker:
         """See `Asking.reached`: totals are expected to grow in the same proportion."""
         self._share = share
 
-    def release(self, documents: Ints) -> None:
+    def release(self, documents: Int64) -> None:
         """Tell the engine that documents will not be read again."""
         if self._session is not None:
             self._session.release(documents)
@@ -345,7 +343,7 @@ class Asker:
             self._note_error(call, operator, documents[i], reason)
         self._count(ticket, answers)
 
-    def _count_true(self, call: AICall, operator: OperatorReport, scores: Floats) -> None:
+    def _count_true(self, call: AICall, operator: OperatorReport, scores: Float64) -> None:
         if call.reading is Reading.TRUTH:
             true = int(true_of(call, scores).sum())
             operator.true = (operator.true or 0) + true
@@ -375,7 +373,7 @@ class Asker:
                 self._check_errors(asking.call, operator)
 
     def _note_error(
-        self, call: AICall, operator: OperatorReport, documents: Ints, reason: str
+        self, call: AICall, operator: OperatorReport, documents: Int64, reason: str
     ) -> None:
         if len(self._report.errors) < MAX_ERRORS_KEPT:
             shown = tuple(text[:_SHOWN] for text in self._documents.texts(documents))

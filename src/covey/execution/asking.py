@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from covey.arrays import Int64
 from covey.logical.calls import AICall
-
-Ints = npt.NDArray[np.int64]
 
 
 class Asking(Protocol):
     """Asks calls about documents; see `covey.execution.ask.Asker`, which asks a model."""
 
-    def ask(self, call: AICall, documents: Ints) -> None:
+    def ask(self, call: AICall, documents: Int64) -> None:
         """Ask about tuples of documents, (n, arity) distinct ids, and wait for the answers."""
         ...
 
-    def submit(self, call: AICall, documents: Ints, reads: float = 0.0) -> frozenset[int]:
+    def submit(self, call: AICall, documents: Int64, reads: float = 0.0) -> frozenset[int]:
         """Queue prompts; return tickets for `done`, none where every answer is there."""
         ...
 
@@ -27,7 +23,7 @@ class Asking(Protocol):
         """Whether all prompts of some tickets have their answers."""
         ...
 
-    def wait(self) -> tuple[int, Ints] | None:
+    def wait(self) -> tuple[int, Int64] | None:
         """Work until some answers are there.
 
         Returns:
@@ -39,7 +35,7 @@ class Asking(Protocol):
         """That share of the rows, in (0, 1], has been taken up by now, for what is shown."""
         ...
 
-    def release(self, documents: Ints) -> None:
+    def release(self, documents: Int64) -> None:
         """Documents, (n,) ids, will not be anchors again."""
         ...
 

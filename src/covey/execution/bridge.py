@@ -7,9 +7,9 @@ from contextlib import contextmanager, suppress
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from covey.arrays import Bool, Int64
 from covey.errors import RunError
 from covey.execution.arrow_types import carried, marked
 from covey.plan.nodes import DocumentColumn, Load, Match, Prune
@@ -18,7 +18,6 @@ from covey.sql.bind import in_transaction
 from covey.sql.temporary import TemporaryObjects, finish
 from covey.sql.text import quote_name
 
-Ints = npt.NDArray[np.int64]
 # Whoever does not read them to the end closes them.
 Batches = Generator[pa.RecordBatch, None, None]
 
@@ -53,7 +52,7 @@ class Relations:
     def __init__(self, connection: duckdb.DuckDBPyConnection, objects: TemporaryObjects) -> None:
         self._connection = connection
         self._objects = objects
-        self._batch: Ints | None = None
+        self._batch: Int64 | None = None
         self._measured: dict[DocumentColumn, str] = {}
         self._batch_table = objects.new_name("batch")
 
@@ -61,7 +60,7 @@ class Relations:
         """Fill the table of a step; return the number of rows."""
         return self._objects.create_table(step.table, f"AS {step.query}")
 
-    def row_ids(self, query: str) -> list[Ints]:
+    def row_ids(self, query: str) -> list[Int64]:
         """The row ids that a query gives, one array for each of its columns."""
         table = self.table(query)
         # A row that an outer join filled with NULL has no row id.
@@ -100,7 +99,7 @@ class Relations:
         fitting = int(np.searchsorted(np.cumsum(sizes), size, side="right"))
         return first + max(min(fitting, int(found.num_rows)), 1)
 
-    def batch(self, source: int, rows: Ints) -> Batch:
+    def batch(self, source: int, rows: Int64) -> Batch:
         """Some rows of a source to confine queries to; those of the batch before it are let go.
 
         Args:
@@ -114,7 +113,7 @@ class Relations:
             self._batch = rows
         return Batch(source, table, int(rows[0]), int(rows[-1]))
 
-    def prune(self, step: Prune, kept: Ints) -> None:
+    def prune(self, step: Prune, kept: Int64) -> None:
         """Delete all rows of a source but those with the row ids `kept`."""
         with self._registered({"row": kept}) as (table, names):
             self._connection.execute(
@@ -139,9 +138,9 @@ class Relations:
         self,
         graph: JoinRows,
         sources: tuple[int, ...],
-        rows: list[Ints],
+        rows: list[Int64],
         condition: Condition,
-    ) -> npt.NDArray[np.bool_]:
+    ) -> Bool:
         """Which combinations of rows pass a condition.
 
         Args:
@@ -168,7 +167,7 @@ class Relations:
         passed[found.column(0).to_numpy()] = True
         return passed
 
-    def texts(self, column: DocumentColumn, rows: Ints) -> pa.ChunkedArray:
+    def texts(self, column: DocumentColumn, rows: Int64) -> pa.ChunkedArray:
         """The texts of some rows of a loaded source, in the order of `rows`."""
         alias = quote_name(column.alias)
         with self._registered({"row": rows, "at": np.arange(len(rows))}) as (wanted, names):
@@ -179,7 +178,7 @@ class Relations:
             ).column(0)
 
     @contextmanager
-    def _registered(self, columns: dict[str, Ints]) -> Iterator[tuple[str, dict[str, str]]]:
+    def _registered(self, columns: dict[str, Int64]) -> Iterator[tuple[str, dict[str, str]]]:
         """Make arrays known as the columns of a table; gives its name, and theirs."""
         table = self._objects.new_name("given")
         names = {name: f"{table}_{name}" for name in columns}

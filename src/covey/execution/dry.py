@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Bool, Float64, Int64
 from covey.execution.answers import Answers
 from covey.execution.lengths import LengthBook
 from covey.execution.readout import log_odds, true_of
@@ -18,11 +18,8 @@ from covey.logical.calls import AICall, Reading
 from covey.plan.forecast import Tally
 from covey.prompts.question import Question, QuestionKind
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
 # Finds stored answers about (n, arity) documents: (n,) bool and (n, width) scores.
-Stored = Callable[[Question, Ints], tuple[npt.NDArray[np.bool_], Floats]]
+Stored = Callable[[Question, Int64], tuple[Bool, Float64]]
 
 # Square roots of primes, whose multiples lie evenly over [0, 1) and independently of one
 # another (Kronecker's sequence): few draws are as even as many random ones.
@@ -64,15 +61,15 @@ class DryAsker:
         self._framed: defaultdict[object, _Marks] = defaultdict(_Marks)
         self._held = _Marks()
         self._holding = 0.0
-        self._anchors: dict[int, list[Ints]] = {}
+        self._anchors: dict[int, list[Int64]] = {}
         self.tallies: dict[int, Tally] = {}
         self.peak = 0.0
 
-    def ask(self, call: AICall, documents: Ints) -> None:
+    def ask(self, call: AICall, documents: Int64) -> None:
         """See `Asking.ask`."""
         self.submit(call, documents)
 
-    def submit(self, call: AICall, documents: Ints, reads: float = 0.0) -> frozenset[int]:
+    def submit(self, call: AICall, documents: Int64, reads: float = 0.0) -> frozenset[int]:
         """Draw answers at once; see `Asking.submit`."""
         table = self._answers.of(call.question)
         found, _ = table.find(documents)
@@ -83,7 +80,7 @@ class DryAsker:
             self._count(call, wanted, reads)
         return frozenset()
 
-    def _without_stored(self, call: AICall, wanted: Ints) -> Ints:
+    def _without_stored(self, call: AICall, wanted: Int64) -> Int64:
         """Take the answers of earlier runs; return what is left to ask."""
         if self._stored is None or not len(wanted):
             return wanted
@@ -101,14 +98,14 @@ class DryAsker:
         """See `Asking.done`."""
         return True
 
-    def wait(self) -> tuple[int, Ints] | None:
+    def wait(self) -> tuple[int, Int64] | None:
         """There is nothing to wait for."""
         return None
 
     def reached(self, share: float) -> None:
         """See `Asking.reached`; nothing is shown."""
 
-    def release(self, documents: Ints) -> None:
+    def release(self, documents: Int64) -> None:
         """See `Asking.release`."""
         held = self._held.drop(documents)
         self._holding -= float(self._lengths.lengths(held).sum())
@@ -125,7 +122,7 @@ class DryAsker:
         for index, parts in self._anchors.items():
             self.tallies[index].shared = self._lengths.shared(np.concatenate(parts))
 
-    def _draw(self, call: AICall, documents: Ints) -> Floats:
+    def _draw(self, call: AICall, documents: Int64) -> Float64:
         number = self._questions.setdefault(call.question, len(self._questions))
         even = np.full(len(documents), 0.5)
         for column in range(documents.shape[1]):
@@ -137,15 +134,15 @@ class DryAsker:
             return _drawn_labels(call.question, even, rate)
         if call.reading is Reading.TRUTH:
             edge = np.clip(log_odds(call.options.threshold), -_SURE, _SURE)
-            margins: Floats = np.where(even < rate, edge + 1.0, edge - 1.0)
+            margins: Float64 = np.where(even < rate, edge + 1.0, edge - 1.0)
             return margins[:, None]
         if rate in (0.0, 1.0):
             return np.full((len(even), 1), _SURE if rate else -_SURE)
         even = np.clip(even, 1e-9, 1.0 - 1e-9)
-        drawn: Floats = np.log(even) - np.log1p(-even)
+        drawn: Float64 = np.log(even) - np.log1p(-even)
         return drawn[:, None]
 
-    def _count(self, call: AICall, wanted: Ints, reads: float) -> None:
+    def _count(self, call: AICall, wanted: Int64, reads: float) -> None:
         tally = self.tallies.setdefault(call.index, Tally())
         question = call.question
         tally.prompts += len(wanted)
@@ -173,7 +170,7 @@ class DryAsker:
             self.peak = max(self.peak, self._holding)
 
 
-def _drawn_labels(question: Question, even: Floats, rate: float) -> Floats:
+def _drawn_labels(question: Question, even: Float64, rate: float) -> Float64:
     """Scores of labels that are drawn alike often, or all the first or the last."""
     count = len(question.labels)
     at = np.floor(even * count) if 0.0 < rate < 1.0 else np.full(len(even), rate * count)
@@ -192,14 +189,14 @@ class _Marks:
     def __init__(self) -> None:
         self._marked = np.zeros(0, np.bool_)
 
-    def mark(self, ids: Ints) -> Ints:
+    def mark(self, ids: Int64) -> Int64:
         """Mark distinct ids; return those that were not."""
         self._grow(ids)
         new = ids[~self._marked[ids]]
         self._marked[new] = True
         return new
 
-    def drop(self, ids: Ints) -> Ints:
+    def drop(self, ids: Int64) -> Int64:
         """Take marks off; return the distinct ids that had one."""
         ids = np.unique(ids[ids >= 0])
         self._grow(ids)
@@ -207,7 +204,7 @@ class _Marks:
         self._marked[marked] = False
         return marked
 
-    def _grow(self, ids: Ints) -> None:
+    def _grow(self, ids: Int64) -> None:
         top = int(ids.max()) + 1 if len(ids) else 0
         if top > len(self._marked):
             grown = np.zeros(max(top, 2 * len(self._marked)), np.bool_)

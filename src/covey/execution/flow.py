@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Int64, without
 from covey.errors import RunError
 from covey.execution.anchors import BYTES_A_TOKEN, FlowAnchors
 from covey.execution.asking import Asking
@@ -24,9 +24,6 @@ from covey.execution.steps import StepRunner
 from covey.plan.choice import Chooser, Decision, FlowChoice
 from covey.plan.nodes import Ask, Flow
 from covey.plan.rows import Target
-from covey.prompts.sets import without
-
-Ints = npt.NDArray[np.int64]
 
 # Rows of the first batch while the engine's room is unknown, and under a LIMIT.
 FIRST_BATCH = 256
@@ -53,7 +50,7 @@ class _Batch:
         steps: asks on; gives the tickets to wait for each time.
     """
 
-    rows: Ints
+    rows: Int64
     decided: tuple[int, ...] = ()
     stage: int | None = None
     ask: int = 0
@@ -97,7 +94,7 @@ class FlowRunner:
         self._through = 0
         self._found = 0
         # Random rows that go through before the others, to see whether the order holds.
-        self._tried: Ints = np.empty(0, np.int64)
+        self._tried: Int64 = np.empty(0, np.int64)
         self._trying = False
         self._anchors = FlowAnchors(step, runner, asker)
 
@@ -182,7 +179,7 @@ class FlowRunner:
         if self._choice is not None and self._choice.review(self._through, at_once):
             self._reorder()
 
-    def _observe(self, ticket: int, answered: Ints) -> None:
+    def _observe(self, ticket: int, answered: Int64) -> None:
         """Learn from answers; of the source's own rows it shows when they are rejected."""
         if self._choice is None:
             return
@@ -345,9 +342,9 @@ class FlowRunner:
                     break
         return through
 
-    def _go_on(self, ticket: int, answered: Ints) -> None:
+    def _go_on(self, ticket: int, answered: Int64) -> None:
         """Let the rows go on that have their answers while the rest of their batch waits."""
-        ready: dict[tuple[tuple[int, ...], int, int], list[Ints]] = {}
+        ready: dict[tuple[tuple[int, ...], int, int], list[Int64]] = {}
         for batch in self._batches:
             if ticket not in batch.waited or self._asker.done(batch.waited) or batch.stage is None:
                 continue

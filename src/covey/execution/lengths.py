@@ -5,13 +5,10 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Float64, Int64
 from covey.engine.outlook import Measure
 from covey.prompts.documents import DocumentStore, common_beginning
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 # Bytes that are tokenised for one estimate: a tenth of a second, and enough for a mean.
 MAX_BYTES = 400_000
@@ -34,12 +31,12 @@ class LengthBook:
         self._shares = shares
         self._documents = documents
         self._measure = measure
-        self._lengths: Floats = np.empty(0, np.float64)
+        self._lengths: Float64 = np.empty(0, np.float64)
         self._bytes_left = MAX_BYTES
         self._counted_bytes = 0
         self._counted_tokens = 0
 
-    def lengths(self, ids: Ints) -> Floats:
+    def lengths(self, ids: Int64) -> Float64:
         """(n,) tokens of some documents."""
         more = len(self._documents) - len(self._lengths)
         if more > 0:
@@ -50,7 +47,7 @@ class LengthBook:
             self._lengths[missing] = self._find(self._documents.texts(missing))
         return self._lengths[ids]
 
-    def _find(self, texts: list[str]) -> Floats:
+    def _find(self, texts: list[str]) -> Float64:
         sizes = np.array([len(text.encode(errors="replace")) for text in texts], np.int64)
         counted = np.flatnonzero(np.cumsum(np.minimum(sizes, MAX_TEXT)) <= self._bytes_left)
         found = np.full(len(texts), np.nan)
@@ -74,7 +71,7 @@ class LengthBook:
         self._counted_bytes += len(head.encode(errors="replace"))
         self._counted_tokens += int(self._measure.documents([head]).sum())
 
-    def shared(self, ids: Ints) -> float:
+    def shared(self, ids: Int64) -> float:
         """The share of some documents' tokens that begin like another one's.
 
         What a trie of them saves. Beginnings are compared by characters; the last

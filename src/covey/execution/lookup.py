@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from covey.arrays import Int64
 from covey.errors import RunError
 from covey.execution.answers import Answers
 from covey.execution.readout import read_answers, true_of
@@ -23,8 +23,6 @@ from covey.logical.calls import AICall, OnError
 from covey.prompts.documents import NULL_ID, DocumentStore
 from covey.prompts.question import Question
 from covey.sql.temporary import TemporaryObjects
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +35,9 @@ class RowDocuments:
     """
 
     key: int
-    ids: Ints
+    ids: Int64
 
-    def of_rows(self, rows: Ints) -> Ints:
+    def of_rows(self, rows: Int64) -> Int64:
         """Document ids of some rows, `NULL_ID` for a negative row id."""
         if not len(self.ids):
             return np.full(len(rows), NULL_ID)
@@ -67,7 +65,7 @@ class Lookups:
         self._objects = objects
         self._answers = answers
         self._documents = documents
-        self._missing: dict[int, list[Ints]] = {}
+        self._missing: dict[int, list[Int64]] = {}
         # By question, the number of its answers before what was missing last was asked.
         self._known: dict[Question, int] = {}
         self.read_again = False
@@ -100,7 +98,7 @@ class Lookups:
         """Whether `take_missing` has anything to give."""
         return bool(self._missing)
 
-    def take_missing(self, calls: list[AICall]) -> Iterator[tuple[AICall, Ints]]:
+    def take_missing(self, calls: list[AICall]) -> Iterator[tuple[AICall, Int64]]:
         """What was looked up over texts without success since the last time, distinct.
 
         Yields:
@@ -113,7 +111,7 @@ class Lookups:
         for index, parts in missing.items():
             yield calls[index], distinct_rows(np.concatenate(parts))
 
-    def count_true(self, call: AICall, documents: Ints) -> int:
+    def count_true(self, call: AICall, documents: Int64) -> int:
         """How many of some documents, (n, arity), have an answer above the call's threshold."""
         _, scores = self._answers.of(call.question).find(documents)
         return int(true_of(call, scores).sum())
@@ -152,7 +150,7 @@ class Lookups:
 
         return look_up
 
-    def _read(self, call: AICall, ids: Ints, note: bool) -> pa.Array:
+    def _read(self, call: AICall, ids: Int64, note: bool) -> pa.Array:
         present = (ids != NULL_ID).all(axis=1)
         table = self._answers.of(call.question)
         found, scores = table.find(ids)
@@ -170,7 +168,7 @@ class Lookups:
         return read_answers(call, scores, reasons)
 
 
-def distinct_rows(documents: Ints) -> Ints:
+def distinct_rows(documents: Int64) -> Int64:
     """The distinct rows of an (n, arity) array, n > 0; arity may be 0."""
     # np.unique hashes, which on integers is far slower than to sort.
     ordered = documents[np.lexsort(documents.T[::-1])] if documents.shape[1] else documents

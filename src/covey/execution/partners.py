@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Int64
 from covey.plan.nodes import Ask, Flow, Stage, Stop
 from covey.plan.rows import Target, tied
-
-Ints = npt.NDArray[np.int64]
 
 
 class Partners:
@@ -21,7 +19,7 @@ class Partners:
         keys: number of columns that name the outer row.
     """
 
-    def __init__(self, columns: list[Ints], keys: int) -> None:
+    def __init__(self, columns: list[Int64], keys: int) -> None:
         order = np.lexsort(columns[::-1])
         self._columns = [column[order] for column in columns]
         self._keys = keys
@@ -30,7 +28,7 @@ class Partners:
     def count(self) -> int:
         return len(self._columns[0])
 
-    def take(self, size: int) -> list[Ints]:
+    def take(self, size: int) -> list[Int64]:
         """Remove and return the next `size` pairs of every outer row, in scan order."""
         groups = self._groups(self._columns)
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
@@ -40,7 +38,7 @@ class Partners:
         self._columns = [column[~taken] for column in self._columns]
         return out
 
-    def drop(self, decided: list[Ints]) -> None:
+    def drop(self, decided: list[Int64]) -> None:
         """Remove all pairs of the outer rows that are decided.
 
         Args:
@@ -58,7 +56,7 @@ class Partners:
         gone = np.isin(groups[: self.count], groups[self.count :])
         self._columns = [column[~gone] for column in self._columns]
 
-    def _groups(self, columns: list[Ints]) -> Ints:
+    def _groups(self, columns: list[Int64]) -> Int64:
         """A number for each outer row, 0, 1, 2 …; the columns are sorted."""
         new = np.zeros(len(columns[0]), np.bool_)
         new[:1] = True

@@ -6,19 +6,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from covey.arrays import Bool, Float64, Int64
 from covey.logical.calls import AICall, OnError, Reading
 from covey.prompts.question import QuestionKind
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
-
-def read_answers(
-    call: AICall, scores: npt.NDArray[np.float64], reasons: Sequence[str | None]
-) -> pa.Array:
+def read_answers(call: AICall, scores: Float64, reasons: Sequence[str | None]) -> pa.Array:
     """What a call shows of its answers.
 
     Args:
@@ -37,7 +32,7 @@ def read_answers(
     return pa.StructArray.from_arrays([values, errors], ["value", "error"])
 
 
-def read_scores(call: AICall, scores: npt.NDArray[np.float64]) -> pa.Array:
+def read_scores(call: AICall, scores: Float64) -> pa.Array:
     """The values of a call's answers, NULL where there is none; see `read_answers`."""
     missing = np.isnan(scores[:, 0])
     if call.question.kind is not QuestionKind.JUDGE:
@@ -50,17 +45,17 @@ def read_scores(call: AICall, scores: npt.NDArray[np.float64]) -> pa.Array:
     return pa.array(true_of(call, scores), mask=missing)
 
 
-def true_of(call: AICall, scores: Floats) -> Bools:
+def true_of(call: AICall, scores: Float64) -> Bool:
     """Where a call of AI.IF is TRUE: (n,) of (n, question.width) scores; NaN is not.
 
     Ties are FALSE.
     """
     with np.errstate(invalid="ignore"):
-        found: Bools = scores[:, 0] > log_odds(call.options.threshold)
+        found: Bool = scores[:, 0] > log_odds(call.options.threshold)
     return found
 
 
-def read_labels(call: AICall, scores: Floats, missing: Bools) -> pa.Array:
+def read_labels(call: AICall, scores: Float64, missing: Bool) -> pa.Array:
     """The labels of a call's answers, or their probabilities; see `read_answers`."""
     names = pa.array([label.text for label in call.question.labels], pa.string())
     if call.question.kind is QuestionKind.EACH:
@@ -91,7 +86,7 @@ def _all(call: AICall) -> bool:
     return call.reading is Reading.PROBABILITIES
 
 
-def _each(call: AICall, names: pa.Array, scores: Floats, missing: Bools) -> pa.Array:
+def _each(call: AICall, names: pa.Array, scores: Float64, missing: Bool) -> pa.Array:
     """The labels that apply by themselves, in the order of the list."""
     count, width = scores.shape
     if _all(call):
@@ -110,14 +105,14 @@ def _each(call: AICall, names: pa.Array, scores: Floats, missing: Bools) -> pa.A
     return pa.ListArray.from_arrays(offsets, texts.take(pa.array(chosen)))
 
 
-def _offsets(sizes: npt.NDArray[np.int64], missing: Bools) -> pa.Array:
+def _offsets(sizes: Int64, missing: Bool) -> pa.Array:
     """Offsets of lists of some sizes; a missing list holds nothing, and its offset is NULL."""
     offsets = np.zeros(len(sizes) + 1, dtype=np.int32)
     np.cumsum(np.where(missing, 0, sizes), out=offsets[1:])
     return pa.array(offsets, mask=np.append(missing, False))
 
 
-def sigmoid(margins: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def sigmoid(margins: Float64) -> Float64:
     """P(TRUE) / (P(TRUE) + P(FALSE)) from log-odds in nats, without overflow."""
     decay = np.exp(-np.abs(margins))
     return np.where(margins >= 0, 1.0 / (1.0 + decay), decay / (1.0 + decay))

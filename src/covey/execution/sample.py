@@ -6,15 +6,13 @@ import math
 from collections import defaultdict
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Int64
 from covey.execution.asking import Asking
 from covey.execution.steps import StepRunner
 from covey.plan.choice import FlowChoice, FlowFacts, Texts
 from covey.plan.nodes import Ask, DocumentColumn, Flow, Stage
 from covey.plan.rows import Target
-
-Ints = npt.NDArray[np.int64]
 
 # Texts of a column that are measured.
 MEASURED = 256
@@ -76,13 +74,13 @@ class Sampler:
         self._asker = asker
         self._choice = choice
         self._rng = np.random.default_rng(SEED)
-        self._chosen: dict[int, Ints] = {}
+        self._chosen: dict[int, Int64] = {}
         # By stage, the share of its sample that each of its asks was needed for.
         self._needed: defaultdict[int, list[float]] = defaultdict(list)
 
     def run(self) -> bool:
         """Ask what is worth knowing, as much as possible at once; say whether anything was."""
-        asked: list[tuple[int, list[Ints]]] = []
+        asked: list[tuple[int, list[Int64]]] = []
         wanted = self._choice.samples()
         if wanted:
             share = max(wanted.values()) / max(self._runner.rows_of(self._flow.table), 1)
@@ -108,7 +106,7 @@ class Sampler:
             self._tell(number, columns)
         return bool(asked)
 
-    def _open(self, ask: Ask, columns: list[Ints]) -> list[Ints]:
+    def _open(self, ask: Ask, columns: list[Int64]) -> list[Int64]:
         """The rows of a sample that an ask is needed for."""
         target = ask.target
         if target is None or len(columns) > 1 or not target.conditions:
@@ -116,7 +114,7 @@ class Sampler:
         batch = self._runner.batch(target.sources[0], np.sort(columns[0]))
         return self._runner.columns(self._flow.rows.query(target, (), batch))
 
-    def _rows(self, stage: Stage, count: int) -> list[Ints]:
+    def _rows(self, stage: Stage, count: int) -> list[Int64]:
         """Random rows of an ask: one column of row ids for each source of its target."""
         ask = stage.asks[0]
         target = ask.target
@@ -136,14 +134,14 @@ class Sampler:
         order = self._rng.permutation(len(pairs[0]))[:count]
         return [column[order] for column in pairs]
 
-    def _of_source(self, source: int, count: int) -> Ints:
+    def _of_source(self, source: int, count: int) -> Int64:
         """Random rows of a source, the same ones each time."""
         if source not in self._chosen:
             rows = self._runner.columns(self._flow.rows.query(Target((source,)), ()))[0]
             self._chosen[source] = self._rng.permutation(np.sort(rows))[:count]
         return self._chosen[source]
 
-    def _tell(self, number: int, columns: list[Ints]) -> None:
+    def _tell(self, number: int, columns: list[Int64]) -> None:
         stage = self._flow.stages[number]
         target = stage.asks[0].target
         if target is None or stage.passes is None:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Bool, Int64, distinct
 from covey.errors import RunError
 from covey.execution.asking import Asking
 from covey.execution.bridge import Relations
@@ -18,9 +18,7 @@ from covey.logical.calls import AICall
 from covey.plan.nodes import Ask, DocumentColumn, Load, Match, Prune
 from covey.plan.rows import Batch, Condition, JoinRows
 from covey.prompts.documents import NULL_ID, DocumentStore
-from covey.prompts.sets import distinct
 
-Ints = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 
 # Each round answers all that the round before lacked, so that a statement settles after
@@ -65,7 +63,7 @@ class StepRunner:
         self._asker = asker
         self._documents = documents
         lookups.expect_rows()
-        self._columns: dict[DocumentColumn, Ints] = {}
+        self._columns: dict[DocumentColumn, Int64] = {}
         self._rows: dict[str, int] = {}
 
     def complete(self, work: Callable[[], Result]) -> Result:
@@ -117,7 +115,7 @@ class StepRunner:
         """The number that a query gives."""
         return int(self.complete(partial(self._relations.table, query)).column(0)[0].as_py())
 
-    def batch(self, source: int, rows: Ints) -> Batch:
+    def batch(self, source: int, rows: Int64) -> Batch:
         """See `Relations.batch`."""
         return self._relations.batch(source, rows)
 
@@ -131,7 +129,7 @@ class StepRunner:
         """See `Relations.rows_within`."""
         return self._relations.rows_within(column, first, size)
 
-    def columns(self, query: str) -> list[Ints]:
+    def columns(self, query: str) -> list[Int64]:
         """The row ids that a query gives, one array for each of its columns."""
         return self.complete(partial(self._relations.row_ids, query))
 
@@ -139,7 +137,7 @@ class StepRunner:
         """See `Relations.count_texts`."""
         return self._relations.count_texts(column)
 
-    def texts(self, column: DocumentColumn, rows: Ints) -> list[str]:
+    def texts(self, column: DocumentColumn, rows: Int64) -> list[str]:
         """The texts of some rows, without those that are NULL."""
         found = self._relations.texts(column, rows).drop_null()
         return [str(text) for text in found.to_pylist()]
@@ -148,18 +146,18 @@ class StepRunner:
         self,
         graph: JoinRows,
         sources: tuple[int, ...],
-        rows: list[Ints],
+        rows: list[Int64],
         condition: Condition,
-    ) -> npt.NDArray[np.bool_]:
+    ) -> Bool:
         """See `Relations.passing`."""
         work = partial(self._relations.passing, graph, sources, rows, condition)
         return self.complete(work)
 
-    def count_true(self, call: int, documents: Ints) -> int:
+    def count_true(self, call: int, documents: Int64) -> int:
         """How many of some answered documents, (n, arity), a call of AI.IF is TRUE for."""
         return self._lookups.count_true(self._calls[call], documents)
 
-    def ask_about(self, step: Ask, rows: list[Ints], reads: float) -> frozenset[int]:
+    def ask_about(self, step: Ask, rows: list[Int64], reads: float) -> frozenset[int]:
         """Ask a call about given rows, columns as its demand has them; see `ask`."""
         call = self._calls[step.call]
         documents = np.empty((len(rows[0]), len(step.documents)), np.int64)
@@ -174,7 +172,7 @@ class StepRunner:
             return frozenset()
         return self._asker.submit(call, distinct_rows(documents), reads)
 
-    def documents_of(self, column: DocumentColumn, rows: Ints) -> Ints:
+    def documents_of(self, column: DocumentColumn, rows: Int64) -> Int64:
         """The documents of some rows; `NULL_ID` where the text is NULL or was never read."""
         known = self._columns.get(column)
         if known is None:
@@ -215,7 +213,7 @@ class StepRunner:
             left.drop(self.complete(partial(self._relations.row_ids, step.stop.decided)))
             size *= 2
 
-    def _read_documents(self, column: DocumentColumn, rows: Ints) -> Ints:
+    def _read_documents(self, column: DocumentColumn, rows: Int64) -> Int64:
         """Document ids by row id of a source, with those of `rows` read."""
         known = self._columns.get(column)
         if known is None:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
+from covey.arrays import Int64
 from covey.execution.report import OperatorReport
 from covey.logical.calls import AICall
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -29,7 +25,7 @@ class Ticket:
     """A batch under way: its prompts, their keys, and how many have no answer yet."""
 
     asking: CallUnderWay
-    wanted: Ints
-    keys: Ints
+    wanted: Int64
+    keys: Int64
     left: int
     reads: float

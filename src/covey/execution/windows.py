@@ -12,17 +12,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Bool, Float64, Int64
 from covey.execution.readout import true_of
 from covey.logical.calls import AICall, LongDocuments, Reading
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 # Tokens of some documents, (n, arity), and how many a prompt has room for; None is no limit.
-Lengths = Callable[[Question, Ints], tuple[Ints, int | None]]
+Lengths = Callable[[Question, Int64], tuple[Int64, int | None]]
 
 # Tokens do not spread evenly over a text: a window is cut somewhat shorter than its share.
 _SHARE = 0.9
@@ -35,9 +33,9 @@ LEAST_TOKENS = 16
 class Table(Protocol):
     """Where answers to one question are found; see `covey.execution.answers.AnswerTable`."""
 
-    def keys(self, documents: Ints) -> Ints: ...
+    def keys(self, documents: Int64) -> Int64: ...
 
-    def find(self, documents: Ints) -> tuple[npt.NDArray[np.bool_], Floats]: ...
+    def find(self, documents: Int64) -> tuple[Bool, Float64]: ...
 
 
 class Windows:
@@ -48,10 +46,12 @@ class Windows:
     """
 
     def __init__(self) -> None:
-        self._of: dict[tuple[int, ...], Ints] = {}
+        self._of: dict[tuple[int, ...], Int64] = {}
         self.made = (0, 0)
 
-    def cut(self, call: AICall, prompts: Ints, documents: DocumentStore, lengths: Lengths) -> Ints:
+    def cut(
+        self, call: AICall, prompts: Int64, documents: DocumentStore, lengths: Lengths
+    ) -> Int64:
         """Prompts, (n, arity) ids, with the windows of those that are too long in their place."""
         tokens, room = lengths(call.question, prompts)
         if room is None:
@@ -75,10 +75,10 @@ class Windows:
     def fill(
         self,
         call: AICall,
-        prompts: Ints,
+        prompts: Int64,
         table: Table,
-        found: npt.NDArray[np.bool_],
-        scores: Floats,
+        found: Bool,
+        scores: Float64,
     ) -> None:
         """Put in the answers of the prompts that were cut: into (n,) bool, (n, width)."""
         if not self._of:
@@ -92,12 +92,12 @@ class Windows:
 
 def _windows(
     call: AICall,
-    prompt: Ints,
-    tokens: Ints,
+    prompt: Int64,
+    tokens: Int64,
     room: int,
     documents: DocumentStore,
     lengths: Lengths,
-) -> Ints | None:
+) -> Int64 | None:
     """The prompts in place of one, its longest document cut; None where that is no help."""
     place = int(tokens.argmax())
     left = room - int(tokens.sum() - tokens[place])
@@ -133,7 +133,7 @@ def _cut(text: str, size: int) -> list[str]:
     return [*pieces, text]
 
 
-def _together(call: AICall, scores: Floats) -> Floats:
+def _together(call: AICall, scores: Float64) -> Float64:
     """One answer of those to (windows, width) prompts; NaN where it is not known.
 
     A window that failed leaves open what its answer would have been, unless another one
@@ -141,9 +141,9 @@ def _together(call: AICall, scores: Floats) -> Floats:
     """
     failed = np.isnan(scores[:, 0])
     if call.question.kind is QuestionKind.CLASSIFY and not call.question.full:
-        nothing: Floats = np.full(scores.shape[1], np.nan)
+        nothing: Float64 = np.full(scores.shape[1], np.nan)
         return nothing if failed.any() else scores[scores[:, 1].argmax()]
-    best: Floats = np.where(np.isnan(scores), -np.inf, scores).max(axis=0)
+    best: Float64 = np.where(np.isnan(scores), -np.inf, scores).max(axis=0)
     sure = call.reading is Reading.TRUTH and bool(true_of(call, best[None])[0])
     if failed.any() and not sure:
         best = np.full(scores.shape[1], np.nan)

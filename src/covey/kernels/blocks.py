@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
-from covey.kernels.base import Chunk, Int32, Int64
-
-Mask = npt.NDArray[np.bool_]
+from covey.arrays import Bool, Int32, Int64
+from covey.kernels.base import Chunk
 
 _LONG_RUN = 16  # rows from which a call of its own is cheaper than a share of a mask
 
@@ -40,7 +38,7 @@ class Block:
     queries: tuple[int, int]
     keys: Int64 | tuple[int, int]
     past: tuple[tuple[int, int], ...]
-    mask: Mask | None
+    mask: Bool | None
     causal: bool
     lead: int
 

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from covey.kernels.base import Activation, Chunk, Geometry, Int64, KvLayer, Weight
+from covey.arrays import Int64
+from covey.kernels.base import Activation, Chunk, Geometry, KvLayer, Weight
 from covey.kernels.blocks import attention_blocks
 from covey.kernels.heads import project_heads
 from covey.kernels.scales import GROUP, rounded, widened

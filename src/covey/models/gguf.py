@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Float32, UInt8
 from covey.errors import ModelError
-from covey.models.reading import Bytes, WeightFile
+from covey.models.reading import WeightFile
 from covey.models.shapes import StoredTensor, check_shape
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"}
@@ -105,7 +105,7 @@ class GgufFile:
             for name in self.places
         }
 
-    def read(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    def read(self, name: str, shape: tuple[int, ...]) -> Float32:
         """One tensor, dequantised.
 
         Args:
@@ -148,7 +148,7 @@ class GgufFile:
             )
         return math.prod(entry.shape) // block * block_bytes
 
-    def _dequantise(self, name: str, entry: TensorEntry, content: Bytes) -> npt.NDArray[np.float32]:
+    def _dequantise(self, name: str, entry: TensorEntry, content: UInt8) -> Float32:
         from gguf.constants import GGMLQuantizationType
         from gguf.quants import dequantize
 

@@ -23,11 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import UInt8
 from covey.errors import ModelError
-
-Bytes = npt.NDArray[np.uint8]
 
 # Read and hashed at a time, each by a thread. With the processor's own instructions SHA-256 takes
 # 1.7 GB a second of a core, which is 0.06 s of SmolLM2; to fill fresh memory takes as long.
@@ -59,7 +57,7 @@ class WeightFile:
         self.size = self._state[0]
         self._digests: dict[tuple[int, int], bytes] = {}
 
-    def read(self, start: int, stop: int) -> Bytes:
+    def read(self, start: int, stop: int) -> UInt8:
         """The bytes from `start` to before `stop`, (stop - start,), an array of its own.
 
         Raises:
@@ -99,7 +97,7 @@ class WeightFile:
             raise ModelError(f"{self.path} was changed while it was read. Load the model again.")
         return digest.hexdigest()
 
-    def _hashed(self, start: int, blocks: list[Bytes]) -> list[bytes]:
+    def _hashed(self, start: int, blocks: list[UInt8]) -> list[bytes]:
         """Fill blocks with what follows `start` in the file; the digest of each."""
         places = itertools.accumulate(map(len, blocks), initial=start)
         if len(blocks) < 2:
@@ -107,7 +105,7 @@ class WeightFile:
         with ThreadPoolExecutor(_THREADS, "covey-read") as pool:
             return list(pool.map(self._fill, places, blocks))
 
-    def _fill(self, at: int, block: Bytes) -> bytes:
+    def _fill(self, at: int, block: UInt8) -> bytes:
         read_exactly(self._file, at, block.data, self.path)
         return hashlib.sha256(block.data).digest()
 
@@ -205,7 +203,7 @@ def _reported(path: Path, missing: str = _FETCH) -> Iterator[None]:
         raise ModelError(f"{path} cannot be read: {error}.") from error
 
 
-def _blocks(out: Bytes) -> list[Bytes]:
+def _blocks(out: UInt8) -> list[UInt8]:
     return [out[at : at + _BLOCK] for at in range(0, len(out), _BLOCK)]
 
 

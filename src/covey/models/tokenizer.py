@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from covey.arrays import Int32, Int64
 from covey.errors import ModelError
 from covey.models.config import read_tokenizer_json
 
@@ -51,7 +51,7 @@ class TextEncoder:
             found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return found
 
-    def encode(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    def encode(self, texts: Sequence[str]) -> tuple[Int32, Int64]:
         """Token ids of many texts, nothing added around them.
 
         Returns:

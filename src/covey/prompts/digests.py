@@ -10,10 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-UInt64 = npt.NDArray[np.uint64]
-Int64 = npt.NDArray[np.int64]
+from covey.arrays import Int32, Int64, UInt64
 
 DIGEST_BYTES = 16
 UNKNOWN = -1
@@ -37,7 +35,7 @@ class _Run:
 
     first: UInt64
     second: UInt64
-    places: npt.NDArray[np.int32]
+    places: Int32
 
 
 class DigestIndex:

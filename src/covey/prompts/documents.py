@@ -7,13 +7,13 @@ import threading
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from covey.arrays import Int64, UInt8, UInt64
 from covey.prompts.broken import as_given
 from covey.prompts.column import Column
-from covey.prompts.digests import UNKNOWN, DigestIndex, UInt64, digests
+from covey.prompts.digests import UNKNOWN, DigestIndex, digests
 
 NULL_ID = -1
 
@@ -45,9 +45,7 @@ class DocumentStore:
     def __len__(self) -> int:
         return len(self._index)
 
-    def add(
-        self, texts: pa.Array | pa.ChunkedArray | Sequence[str | None]
-    ) -> npt.NDArray[np.int64]:
+    def add(self, texts: pa.Array | pa.ChunkedArray | Sequence[str | None]) -> Int64:
         """Return the id of each text, adding those not seen before.
 
         Args:
@@ -71,12 +69,10 @@ class DocumentStore:
                 ids[new] = self._index.add(wanted[new])
         # One more, so that a NULL's index of -1 finds it.
         ids = np.append(ids, NULL_ID)
-        found: npt.NDArray[np.int64] = ids[encoded.indices.fill_null(-1).to_numpy()]
+        found: Int64 = ids[encoded.indices.fill_null(-1).to_numpy()]
         return found
 
-    def _keep(
-        self, ends: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], new: npt.NDArray[np.int64]
-    ) -> None:
+    def _keep(self, ends: Int64, data: UInt8, new: Int64) -> None:
         lengths = np.diff(ends)[new]
         if len(new) < len(ends) - 1:
             mask = np.zeros(len(ends) - 1, np.bool_)
@@ -85,7 +81,7 @@ class DocumentStore:
         start = self._bytes.append(data)
         self._ends.append(start + np.cumsum(lengths))
 
-    def texts(self, ids: npt.NDArray[np.int64]) -> list[str]:
+    def texts(self, ids: Int64) -> list[str]:
         """The texts of some ids, in the order given. No id may be `NULL_ID`."""
         ends, data = self._ends.flat, self._bytes.flat.data
         starts, stops = ends[ids].tolist(), ends[ids + 1].tolist()
@@ -94,13 +90,13 @@ class DocumentStore:
             for a, b in zip(starts, stops, strict=True)
         ]
 
-    def sizes(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def sizes(self, ids: Int64) -> Int64:
         """Bytes of UTF-8 of some documents, in the shape of `ids`."""
         ends = self._ends.flat
-        sizes: npt.NDArray[np.int64] = ends[ids + 1] - ends[ids]
+        sizes: Int64 = ends[ids + 1] - ends[ids]
         return sizes
 
-    def digests(self, ids: npt.NDArray[np.int64]) -> UInt64:
+    def digests(self, ids: Int64) -> UInt64:
         """What names the texts of some ids everywhere: (..., 2) uint64."""
         found: UInt64 = self._digests.flat.reshape(-1, 2)[ids]
         return found
@@ -121,7 +117,7 @@ def _as_bytes(texts: pa.Array | pa.ChunkedArray | Sequence[str | None]) -> pa.Ar
     )
 
 
-def _buffers(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+def _buffers(texts: pa.Array) -> tuple[Int64, UInt8]:
     """(n + 1,) offsets from 0, and the bytes of n > 0 texts without NULL."""
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)

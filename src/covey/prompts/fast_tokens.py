@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from covey.arrays import Int32, Int64
 from covey.hardware import forks
-from covey.prompts.tokens import Encoder, Int32, Int64
+from covey.prompts.tokens import Encoder
 
 _SAMPLE = 32  # texts of a batch that both encode
 _WORTH = 4 * _SAMPLE  # batches of fewer texts gain nothing

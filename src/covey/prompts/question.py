@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
+from covey.arrays import Float64
 
-Margins = TypeVar("Margins", float, npt.NDArray[np.float64])
+Margins = TypeVar("Margins", float, Float64)
 
 
 class QuestionKind(Enum):

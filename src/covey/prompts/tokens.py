@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Int32, Int64, distinct, offsets_of, ranges
 from covey.errors import CoveyError, RunError
 from covey.prompts.column import SPILL_BYTES, TokenColumn
 from covey.prompts.documents import DocumentStore
-from covey.prompts.sets import distinct
 
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-
+_BLOCK = 1 << 21  # tokens copied at a time by `concatenate`: bounds its index arrays
 _BATCH = 4096  # documents encoded at a time: bounds the encoder's own copies
 
 
@@ -60,11 +57,37 @@ class Tokens:
 
 def gather(flat: Int32, starts: Int64, lengths: Int64) -> Tokens:
     """Copy runs of `flat`, in the order given, repeats allowed, without a loop."""
-    offsets = np.zeros(len(starts) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    source = np.arange(offsets[-1], dtype=np.int64)
-    source += np.repeat(starts - offsets[:-1], lengths)
-    return Tokens(flat[source], offsets)
+    return Tokens(flat[ranges(starts, lengths)], offsets_of(lengths))
+
+
+def concatenate(parts: Sequence[tuple[Tokens, Int64]]) -> Tokens:
+    """Prompts from parts: row i is run rows[i] of every part in turn.
+
+    Args:
+        parts: pairs of a column and (n,) int64 run numbers in it, n the same for all.
+            A literal is a column of one run with zeros as its run numbers.
+
+    Returns:
+        A column of n runs, newly allocated; index arrays stay small beside it.
+    """
+    count = len(parts[0][1])
+    lengths = np.zeros(count, dtype=np.int64)
+    for column, rows in parts:
+        lengths += column.lengths[rows]
+    offsets = offsets_of(lengths)
+    flat = np.empty(offsets[-1], dtype=np.int32)
+    first = 0
+    while first < count:
+        last = int(np.searchsorted(offsets, offsets[first] + _BLOCK, side="right")) - 1
+        last = min(max(last, first + 1), count)
+        at = offsets[first:last].copy()
+        for column, rows in parts:
+            chosen = rows[first:last]
+            size = column.lengths[chosen]
+            flat[ranges(at, size)] = column.flat[ranges(column.offsets[chosen], size)]
+            at += size
+        first = last
+    return Tokens(flat, offsets)
 
 
 class DocumentTokens:

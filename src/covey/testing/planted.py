@@ -10,16 +10,14 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Float64, Int64
 from covey.engine.base import Answers, Counters, PromptBatch
 from covey.engine.outlook import Outlook, QuestionLengths
 from covey.errors import ModelError
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Answer = Callable[[str, tuple[str, ...]], float | None]
 LabelAnswer = Callable[[str, tuple[str, ...], tuple[str, ...]], int | Sequence[float] | None]
 
@@ -91,7 +89,7 @@ class PlantedModel:
         """It needs no memory of a device."""
         return None
 
-    def scores(self, question: Question, documents: Sequence[tuple[str, ...]]) -> Floats:
+    def scores(self, question: Question, documents: Sequence[tuple[str, ...]]) -> Float64:
         """The scores of some prompts: (n, question.width) float64, NaN where one fails."""
         if question.kind is QuestionKind.JUDGE:
             margins = _logits(self._probabilities(question.template, documents))
@@ -151,7 +149,7 @@ def _wrong_label(chosen: object, count: int) -> str:
     )
 
 
-def _logits(answers: Sequence[float | None]) -> Floats:
+def _logits(answers: Sequence[float | None]) -> Float64:
     """The log-odds of some probabilities, NaN for None."""
     if not set(map(type, answers)) <= _NUMBERS:
         for answer in answers:
@@ -163,7 +161,7 @@ def _logits(answers: Sequence[float | None]) -> Floats:
         if answers[row] is not None:
             raise ModelError(_no_probability(answers[row]))
     with np.errstate(divide="ignore"):
-        margins: Floats = np.log(p) - np.log1p(-p)
+        margins: Float64 = np.log(p) - np.log1p(-p)
     return margins
 
 
@@ -187,10 +185,10 @@ class PlantedSession:
         """No keys, no values, no limit but the size of a batch that is good to handle."""
         return CAPACITY
 
-    def release(self, documents: Ints) -> None:
+    def release(self, documents: Int64) -> None:
         """Nothing is held."""
 
-    def lengths(self, question: Question, documents: Ints) -> tuple[Ints, int | None]:
+    def lengths(self, question: Question, documents: Int64) -> tuple[Int64, int | None]:
         """See `EngineSession.lengths`."""
         context = self._model.context
         room = None if context is None else context - _tokens(question.template)
@@ -225,7 +223,7 @@ class PlantedSession:
         self.counters.host_seconds += time.perf_counter() - started
         return Answers(ticket, np.arange(start, start + len(piece)), scores, errors)
 
-    def _too_long(self, question: Question, piece: Ints, start: int) -> dict[int, str]:
+    def _too_long(self, question: Question, piece: Int64, start: int) -> dict[int, str]:
         """Position in the batch -> why the prompt does not fit."""
         tokens, room = self.lengths(question, piece)
         if room is None:
@@ -236,7 +234,7 @@ class PlantedSession:
             for i in np.flatnonzero(sums > room).tolist()
         }
 
-    def _count(self, question: Question, piece: Ints, failed: int) -> None:
+    def _count(self, question: Question, piece: Int64, failed: int) -> None:
         counters = self.counters
         counters.prompts += len(piece)
         counters.failed += failed
@@ -293,7 +291,7 @@ class _PlantedMeasure:
         tokens = _tokens(question.template)
         return QuestionLengths(0, 0, tokens, 1, tokens)
 
-    def documents(self, texts: Sequence[str]) -> Ints:
+    def documents(self, texts: Sequence[str]) -> Int64:
         return np.array([_tokens(text) for text in texts], dtype=np.int64)
 
 

@@ -9,10 +9,9 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import UInt64
 from covey.errors import InputError
-from covey.prompts.digests import UInt64
 from covey.prompts.question import Question
 
 SALT_WORDS = 4
@@ -75,7 +74,7 @@ def prompt_keys(documents: UInt64, salt: UInt64) -> UInt64:
     return np.stack([first, second], axis=1)
 
 
-def _mixed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mixed(words: UInt64) -> UInt64:
     """Each word through the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

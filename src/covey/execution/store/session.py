@@ -7,18 +7,15 @@ from collections import Counter
 from contextlib import suppress
 
 import numpy as np
-import numpy.typing as npt
 
+from covey.arrays import Bool, Float64, Int64, UInt64
 from covey.errors import first_line
 from covey.execution.store.database import StoreError
 from covey.execution.store.keys import prompt_keys, question_digest
 from covey.execution.store.store import AnswerStore, NewAnswers, StoredQuestion
-from covey.prompts.digests import UNKNOWN, DigestIndex, UInt64
+from covey.prompts.digests import UNKNOWN, DigestIndex
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 # What is lost at most when the process is killed: this much time, or this many answers.
 SECONDS_BETWEEN_WRITES = 1.0
@@ -41,12 +38,12 @@ class _Held:
         scores: (n, width) float64.
     """
 
-    def __init__(self, keys: UInt64, scores: Floats) -> None:
+    def __init__(self, keys: UInt64, scores: Float64) -> None:
         self._index = DigestIndex()
         self._index.add(keys)
         self._scores = scores
 
-    def find(self, keys: UInt64) -> tuple[npt.NDArray[np.bool_], Floats]:
+    def find(self, keys: UInt64) -> tuple[Bool, Float64]:
         """See `AnswerStore.find`."""
         places = self._index.find(keys)
         found = places != UNKNOWN
@@ -104,7 +101,7 @@ class StoredAnswers:
         self._shrinking: list[str] = []
         self._writer: threading.Thread | None = None
 
-    def find(self, question: Question, documents: Ints) -> tuple[npt.NDArray[np.bool_], Floats]:
+    def find(self, question: Question, documents: Int64) -> tuple[Bool, Float64]:
         """The stored answers about tuples of documents.
 
         Returns:
@@ -141,7 +138,7 @@ class StoredAnswers:
                 held = self._held[digest] = _Held(*self._store.all(digest, width))
         return held
 
-    def keep(self, question: Question, documents: Ints, scores: Floats) -> None:
+    def keep(self, question: Question, documents: Int64, scores: Float64) -> None:
         """Store answers soon; those of failed prompts, which are NaN, are left out."""
         good = ~np.isnan(scores).any(axis=1)
         if not good.any():
@@ -207,7 +204,7 @@ class StoredAnswers:
             )
         return known
 
-    def _keys(self, documents: Ints) -> UInt64:
+    def _keys(self, documents: Int64) -> UInt64:
         if self._salt is None:
             self._salt = self._store.salt()
         return prompt_keys(self._documents.digests(documents), self._salt)

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from covey.arrays import Bool, Float64, UInt64
 from covey.errors import InputError
 from covey.execution.store.database import (
     SCHEMA,
@@ -23,9 +23,7 @@ from covey.execution.store.database import (
     run,
 )
 from covey.execution.store.location import CacheOptions
-from covey.prompts.digests import UInt64
 
-Floats = npt.NDArray[np.float64]
 Result = TypeVar("Result")
 
 # A file that has grown too large shrinks to this share of its limit, not to the limit:
@@ -57,7 +55,7 @@ class NewAnswers:
 
     question: StoredQuestion
     keys: UInt64
-    scores: Floats
+    scores: Float64
 
 
 class AnswerStore:
@@ -106,7 +104,7 @@ class AnswerStore:
 
         return self._read(work) or 0
 
-    def find(self, digest: str, keys: UInt64, width: int) -> tuple[npt.NDArray[np.bool_], Floats]:
+    def find(self, digest: str, keys: UInt64, width: int) -> tuple[Bool, Float64]:
         """The stored answers to a question about some prompts, by one join.
 
         Args:
@@ -134,7 +132,7 @@ class AnswerStore:
             scores[places] = _scores(rows, width)
         return found, scores
 
-    def all(self, digest: str, width: int) -> tuple[UInt64, Floats]:
+    def all(self, digest: str, width: int) -> tuple[UInt64, Float64]:
         """All answers to a question.
 
         Returns:
@@ -382,7 +380,7 @@ def _columns(width: int) -> str:
     return "score, more" if width > 1 else "score"
 
 
-def _scores(rows: pa.Table, width: int) -> Floats:
+def _scores(rows: pa.Table, width: int) -> Float64:
     """(n, width) from the columns of `_columns`."""
     scores = np.empty((rows.num_rows, width))
     scores[:, 0] = rows["score"].to_numpy()
@@ -391,7 +389,7 @@ def _scores(rows: pa.Table, width: int) -> Floats:
     return scores
 
 
-def _rest(scores: Floats) -> pa.Array:
+def _rest(scores: Float64) -> pa.Array:
     """The scores after the first, a list a row; NULL where there is one score only."""
     rows, width = scores.shape
     if width == 1:

@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from covey.arrays import Int32, Int64
 from covey.errors import RunError
-from covey.kernels.base import Activation, Chunk, Geometry, Int32, Int64, KvLayer, Weight
+from covey.kernels.base import Activation, Chunk, Geometry, KvLayer, Weight
 from covey.kernels.fast import EXACT, Fast
 from covey.kernels.heads import project_heads, split_heads
 from covey.kernels.hopper.attend import TileWork, packed_attention

@@ -22,7 +22,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from covey.kernels.base import Chunk, Int32, Int64
+from covey.arrays import Int32, Int64
+from covey.kernels.base import Chunk
 
 _GAP = 64  # asking rows farther apart than this do not share a tile
 

@@ -41,7 +41,6 @@ from covey.prompts.forest.cuts import Above, above, cut, floor_cut
 from covey.prompts.forest.flatten import flatten
 from covey.prompts.forest.forest import Chosen, Forest, ask_all, ask_pairs
 from covey.prompts.forest.pack import Packed, Segments, pack
-from covey.prompts.forest.ragged import concatenate
 from covey.prompts.forest.trie import Stream, Trie, build_trie, ends_last, overlap
 
 __all__ = [
@@ -56,7 +55,6 @@ __all__ = [
     "ask_all",
     "ask_pairs",
     "build_trie",
-    "concatenate",
     "cut",
     "ends_last",
     "flatten",

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from covey.arrays import Int64, offsets_of
 from covey.prompts.forest.forest import Forest
 from covey.prompts.forest.minima import Minima
 from covey.prompts.forest.pack import check_ranges, stations_at
-from covey.prompts.forest.ragged import Int64, offsets_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from covey.prompts.forest.ragged import Int64
+from covey.arrays import Bool, Int64
 from covey.prompts.forest.trie import Trie, trie_from_paths
 
 
@@ -46,7 +45,7 @@ def _merged_depth(trie: Trie, node_tokens: int) -> Int64:
     forks = copies > 1
     forks[0] = False
 
-    def worthless(nodes: Int64, top: Int64) -> npt.NDArray[np.bool_]:
+    def worthless(nodes: Int64, top: Int64) -> Bool:
         worth = (end_depth[nodes] - top) * (copies[nodes] - 1)
         return np.asarray(worth <= node_tokens, dtype=np.bool_)
 

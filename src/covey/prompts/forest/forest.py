@@ -14,11 +14,10 @@ from functools import cached_property
 
 import numpy as np
 
+from covey.arrays import Int32, Int64, distinct, offsets_of
 from covey.errors import InputError
 from covey.prompts.forest.minima import Minima
-from covey.prompts.forest.ragged import Int32, Int64, offsets_of
 from covey.prompts.forest.trie import Stream, Trie, stream_of
-from covey.prompts.sets import distinct
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
+from covey.arrays import Bool, Int32, Int64
 
 
 class Minima:
@@ -66,9 +65,7 @@ class Minima:
         at[going] = position
         return at - 1
 
-    def _going(
-        self, at: Int64, inside: npt.NDArray[np.bool_], threshold: Int64, back: int
-    ) -> Int64:
+    def _going(self, at: Int64, inside: Bool, threshold: Int64, back: int) -> Int64:
         """Which searches do not end at their first value: few, so look before jumping."""
         candidates = np.flatnonzero(inside)
         values = self._levels[0][at[candidates] - back]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from covey.arrays import Int32, Int64, offsets_of, ranges
 from covey.errors import InputError
 from covey.prompts.forest.forest import Chosen, Forest
-from covey.prompts.forest.ragged import Int32, Int64, offsets_of, ranges
 from covey.prompts.forest.trie import run_exits
 
 

@@ -20,9 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from covey.arrays import Int32, Int64, distinct, offsets_of, ranges
 from covey.prompts.forest.minima import Minima
-from covey.prompts.forest.ragged import Int32, Int64, offsets_of, ranges
-from covey.prompts.sets import distinct
 from covey.prompts.tokens import Tokens
 
 _PAIRS = 1 << 16  # neighbours compared at a time
