@@ -237,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"{name:<16}{shape.prompts:9,}{best.seconds:9.2f}{c.requested_tokens:13,}"
             f"{c.fresh_tokens:11,}{c.minimum_tokens:11,}"
-            f"{best.seconds / c.fresh_tokens * 1e6:10.2f}{c.chunks:8}{c.fill:7.2f}"
+            f"{best.seconds / c.fresh_tokens * 1e6:10.2f}{c.batches:8}{c.fill:7.2f}"
             f"{c.host_seconds:7.2f}{c.device_seconds:8.2f}{expected:10.2f}"
         )
         others = ", ".join(f"{run.seconds:.2f}" for run in runs)

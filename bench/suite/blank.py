@@ -81,7 +81,7 @@ class BlankSession:
                 stop = min(start + PROMPTS_A_CHUNK, len(batch.documents))
                 scores = np.zeros((stop - start, batch.question.width))
                 self.counters.prompts += stop - start
-                self.counters.chunks += 1
+                self.counters.batches += 1
                 self.counters.host_seconds += time.perf_counter() - started
                 yield Answers(ticket, np.arange(start, stop), scores)
 

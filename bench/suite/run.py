@@ -260,7 +260,7 @@ class Suite:
                 rows=result.rows,
                 digest=None if rows is None else digest(rows, plan),
                 peak_bytes=peak_bytes(),
-                chunks=counters.chunks if real else None,
+                chunks=counters.batches if real else None,
                 fill=counters.fill if real else None,
                 evictions=counters.evictions if real else None,
                 peak_slots=counters.peak_slots if real else None,

@@ -326,7 +326,7 @@ class Run:
         assert (counters.prompts, counters.failed) == (len(rows), failed)
         assert counters.requested_tokens == requested
         assert counters.fresh_tokens == len(self.runner.computed)
-        assert counters.chunks == len(self.runner.chunks)
+        assert counters.batches == len(self.runner.chunks)
 
     def check_empty(self) -> None:
         """Nothing holds a slot, and the engine is free, once."""

@@ -103,9 +103,9 @@ def little_is_enough(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("no_room", "notes"),
     [
-        (lambda slots, budget, chunks: chunks >= 0 and budget > 100, ["chunks of 64"]),
+        (lambda slots, budget, chunks: chunks >= 0 and budget > 100, ["batches of 64"]),
         (lambda slots, budget, chunks: chunks < 0 and slots > 200, ["tokens of 160 tokens"]),
-        (lambda slots, budget, chunks: chunks == 3 and budget > 60, ["chunks of 64", "of 32"]),
+        (lambda slots, budget, chunks: chunks == 3 and budget > 60, ["batches of 64", "of 32"]),
     ],
 )
 def test_the_query_ends_with_less_and_the_counters_add_up(

@@ -186,7 +186,7 @@ def test_an_empty_batch_and_an_empty_queue_give_nothing(engine: Engine) -> None:
         assert list(session.run()) == []
         session.submit(PromptBatch(REFUND, np.empty((0, 1), dtype=np.int64)))
         assert list(session.run()) == []
-        assert session.counters.chunks == 0
+        assert session.counters.batches == 0
 
 
 def test_one_session_at_a_time_and_none_after_its_end(engine: Engine) -> None:
@@ -303,11 +303,11 @@ class FailingRunner:
             OutOfMemory,
             "memory",
         ),
-        (torch.AcceleratorError("lost"), RunError, "failed while it ran a chunk"),
+        (torch.AcceleratorError("lost"), RunError, "failed while it ran a batch"),
         (
             RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"),
             RunError,
-            "while it ran a chunk",
+            "while it ran a batch",
         ),
         (RuntimeError("The size of tensor a must match"), RuntimeError, "^The size of tensor a"),
         (OSError(errno.EIO, "broken"), OSError, "broken"),

@@ -29,7 +29,7 @@ class Cramped(PlantedModel):
         if self.least > planted.PROMPTS_A_CHUNK // 2:
             return None
         planted.PROMPTS_A_CHUNK //= 2
-        return f"chunks of {planted.PROMPTS_A_CHUNK} prompts"
+        return f"batches of {planted.PROMPTS_A_CHUNK} prompts"
 
     def session(self, documents):
         return CrampedSession(self, documents)
@@ -69,7 +69,7 @@ def test_the_query_goes_on_with_less_and_gives_the_same_rows(room, monkeypatch):
     rows, report = run(model, cache=False)
     assert rows == expected
     assert len(report.notes) == {70: 0, 20: 2, 3: 5}[room]
-    assert all("went on with chunks of" in note for note in report.notes)
+    assert all("went on with batches of" in note for note in report.notes)
     for ours, theirs in zip(report.operators, undisturbed.operators, strict=True):
         assert (ours.prompts, ours.true, ours.failed) == (
             theirs.prompts,

@@ -87,14 +87,14 @@ def test_what_depends_on_no_answer_is_known_exactly(name: str) -> None:
         assert estimate.calls == Range.exactly(query.report.counters.prompts)
 
 
-def test_an_unknown_pass_rate_is_bounds_and_no_figure() -> None:
+def test_an_unknown_selectivity_is_bounds_and_no_figure() -> None:
     with planted(by_number(2, 0)) as con:
         query = con.sql(QUERIES["two filters"])
         estimate = query.estimate()
         assert not estimate.known
         assert (estimate.calls.low, estimate.calls.high) == (25, 50)
         text = query.explain()
-        assert "share of TRUE not known before it runs: 0% to 100%" in text
+        assert "selectivity not known before it runs: 0% to 100%" in text
         assert "model calls       25 to 50\n" in text and "about" not in text
 
 
@@ -105,7 +105,7 @@ def test_a_given_pass_rate_is_believed_and_named() -> None:
         estimate = query.estimate()
         assert estimate.known
         assert estimate.calls == Range.exactly(25 + 10)
-        assert "TRUE for 40%, as the query says" in query.explain()
+        assert "selectivity 40%, as the query says" in query.explain()
 
 
 def test_samples_of_large_tables_stand_for_the_whole() -> None:

@@ -9,7 +9,7 @@ SELECT id FROM t WHERE AI.IF(PROMPT('Good? {0}', t.body)) AND k = 1
     where k = 1
 2. ask AI.IF(PROMPT('Good? {0}', t.body))
     2 prompts of 4 tokens
-    share of TRUE not known before it runs: 0% to 100%
+    selectivity not known before it runs: 0% to 100%
 then DuckDB runs the rest
 
 # Two filters and a join: one document before pairs
@@ -22,17 +22,17 @@ WHERE AI.IF(PROMPT('Good? {0}', t.body)) AND AI.IF(PROMPT('Short? {0}', p.text))
 2. load p: 3 rows
 3. ask AI.IF(PROMPT('Good? {0}', t.body))
     2 prompts of 4 tokens
-    share of TRUE not known before it runs: 0% to 100%
+    selectivity not known before it runs: 0% to 100%
 4. ask AI.IF(PROMPT('Short? {0}', p.text))
     0 to 2 prompts of 4 tokens
-    share of TRUE not known before it runs: 0% to 100%
+    selectivity not known before it runs: 0% to 100%
 5. ask AI_JOIN(PROMPT('Same? {0} {1}', t.body, p.text))
     0 to 2 prompts of 6 tokens
-    share of TRUE not known before it runs: 0% to 100%
-    in this order: cheapest where no pass rate is known and each is as likely as any other
+    selectivity not known before it runs: 0% to 100%
+    in this order: cheapest where no selectivity is known and each is as likely as any other
 then DuckDB runs the rest
 
-# The user's word on pass rates orders two filters
+# Given selectivities order two filters
 SELECT id FROM t
 WHERE AI.IF(PROMPT('Often? {0}', body), {'selectivity': 0.9})
   AND AI.IF(PROMPT('Rare? {0}', body), {'selectivity': 0.1})
@@ -40,11 +40,11 @@ WHERE AI.IF(PROMPT('Often? {0}', body), {'selectivity': 0.9})
 1. load t: 4 rows
 2. ask AI.IF(PROMPT('Rare? {0}', body), {'selectivity': 0.1})
     3 prompts of 4 tokens
-    TRUE for 10%, as the query says
+    selectivity 10%, as the query says
 3. ask AI.IF(PROMPT('Often? {0}', body), {'selectivity': 0.9})
     0 prompts
-    TRUE for 90%, as the query says
-    in this order: cheapest by the pass rates that the query gives
+    selectivity 90%, as the query says
+    in this order: cheapest by the selectivities that the query gives
 then DuckDB runs the rest
 
 # An outer join's condition is asked for the pairs that the rest of ON leaves
@@ -56,7 +56,7 @@ WHERE t.id < 3
 2. load p: 3 rows
 3. ask AI.IF(PROMPT('{0} {1}', t.body, p.text))
     2 prompts of 4 tokens
-    share of TRUE not known before it runs: 0% to 100%
+    selectivity not known before it runs: 0% to 100%
 then DuckDB runs the rest
 
 # EXISTS over a pair is a semi join
@@ -66,7 +66,7 @@ SELECT id FROM t WHERE EXISTS (SELECT 1 FROM p WHERE p.k < t.k AND AI.IF(PROMPT(
 2. load p: 3 rows
 3. ask AI.IF(PROMPT('{0} {1}', t.body, p.text))
     1 prompt of 4 tokens
-    share of TRUE not known before it runs: 0% to 100%
+    selectivity not known before it runs: 0% to 100%
 then DuckDB runs the rest
 
 # LIMIT without an order stops asking
@@ -75,7 +75,7 @@ SELECT id FROM t WHERE AI.IF(PROMPT('Good? {0}', body)) LIMIT 1
 1. load t: 4 rows
 2. ask AI.IF(PROMPT('Good? {0}', body))
     1 to 3 prompts of 4 tokens
-    share of TRUE not known before it runs: 0% to 100%
+    selectivity not known before it runs: 0% to 100%
     in batches, until 1 row are found
 then DuckDB runs the rest
 
@@ -96,7 +96,7 @@ SELECT a.id FROM good a JOIN good b USING (k)
 1. load t: 4 rows
 2. ask AI.IF(PROMPT('Good? {0}', body))
     3 prompts of 4 tokens
-    share of TRUE not known before it runs: 0% to 100%
+    selectivity not known before it runs: 0% to 100%
 then DuckDB runs the rest
 
 # HAVING runs on demand
@@ -105,7 +105,7 @@ SELECT k FROM t GROUP BY k HAVING AI.IF(PROMPT('Good? {0}', max(body)))
 on demand: AI.IF(PROMPT('Good? {0}', max(body)))
     because it is not in a clause that is planned
     2 prompts of 4 tokens
-    share of TRUE not known before it runs: 0% to 100%
+    selectivity not known before it runs: 0% to 100%
 then DuckDB runs the rest
 
 # Nothing to ask
@@ -121,11 +121,11 @@ SELECT t.id, p.pid, u.id FROM t JOIN p ON AI.IF(PROMPT('Fits {0} {1}?', t.body, 
 3. load u: 4 rows
 4. ask AI.IF(PROMPT('Fits {0} {1}?', t.body, p.text))
     9 prompts of 6 tokens
-    share of TRUE not known before it runs: 0% to 100%
+    selectivity not known before it runs: 0% to 100%
 5. ask AI.IF(PROMPT('Like {0} {1}?', u.body, p.text))
     0 to 9 prompts of 6 tokens
-    share of TRUE not known before it runs: 0% to 100%
-    in this order: cheapest where no pass rate is known and each is as likely as any other
+    selectivity not known before it runs: 0% to 100%
+    in this order: cheapest where no selectivity is known and each is as likely as any other
 6. gather the pairs that passed AI.IF(PROMPT('Fits {0} {1}?', t.body, p.text))
 7. gather the pairs that passed AI.IF(PROMPT('Like {0} {1}?', u.body, p.text))
 then DuckDB runs the rest
@@ -137,7 +137,7 @@ SELECT id FROM t WHERE random() < 2 AND AI.IF(PROMPT('Good? {0}', body))
     where random() < 2
 2. ask AI.IF(PROMPT('Good? {0}', body))
     3 prompts of 4 tokens
-    share of TRUE not known before it runs: 0% to 100%
+    selectivity not known before it runs: 0% to 100%
 then DuckDB runs the rest
 
 # A draw beside a join is left to the final statement, whom it rejects is asked too
@@ -147,5 +147,5 @@ SELECT t.id FROM t JOIN p USING (k) WHERE random() < 2 AND AI.IF(PROMPT('Good? {
 2. load p: 3 rows
 3. ask AI.IF(PROMPT('Good? {0}', body))
     3 prompts of 4 tokens
-    share of TRUE not known before it runs: 0% to 100%
+    selectivity not known before it runs: 0% to 100%
 then DuckDB runs the rest

@@ -66,29 +66,39 @@ class Answers:
 
 @dataclass(slots=True)
 class Counters:
-    """What a session did. Tokens are positions in the model's own vocabulary."""
+    """What a session did.
+
+    Attributes:
+        requested_tokens: of every prompt in full.
+        fresh_tokens: computed by forward passes.
+        minimum_tokens: the least that had to be computed, each shared prefix once
+            (`engine.minimum`).
+        batches, batch_capacity: forward passes, and tokens that they had room for.
+        evictions: times that keys and values were given up which a later prompt might read.
+        peak_slots: most tokens whose keys and values were held at once.
+    """
 
     prompts: int = 0
     failed: int = 0
     requested_tokens: int = 0
     fresh_tokens: int = 0
     minimum_tokens: int = 0
-    chunks: int = 0
-    chunk_capacity: int = 0
+    batches: int = 0
+    batch_capacity: int = 0
     evictions: int = 0
     peak_slots: int = 0
     host_seconds: float = 0.0
     device_seconds: float = 0.0
 
     @property
-    def regret_tokens(self) -> int:
-        """KV regret: fresh tokens above the minimum."""
+    def recomputed_tokens(self) -> int:
+        """Fresh tokens above the minimum: prefixes that were evicted and computed again."""
         return self.fresh_tokens - self.minimum_tokens
 
     @property
     def fill(self) -> float:
-        """Mean share of the chunk budget that was used, 0 before the first chunk."""
-        return self.fresh_tokens / self.chunk_capacity if self.chunk_capacity else 0.0
+        """Mean share of a batch's room that was used, 0 before the first."""
+        return self.fresh_tokens / self.batch_capacity if self.batch_capacity else 0.0
 
 
 class OutOfMemory(RunError):

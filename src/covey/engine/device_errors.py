@@ -34,6 +34,6 @@ def device_errors() -> Iterator[None]:
         if not named and not isinstance(error, torch.AcceleratorError):
             raise
         raise RunError(
-            f"The device failed while it ran a chunk ({first_line(error)}). What was answered "
+            f"The device failed while it ran a batch ({first_line(error)}). What was answered "
             "before is kept; run the query again, in a new process."
         ) from None

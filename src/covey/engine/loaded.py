@@ -139,7 +139,7 @@ class LoadedEngine:
         limits = self.limits
         if limits.budget > LEAST_BUDGET and not self._arena_lacks:
             self.limits = replace(limits, budget=limits.budget // 2)
-            done = f"chunks of {self.limits.budget:,} tokens"
+            done = f"batches of {self.limits.budget:,} tokens"
         elif limits.slots > LEAST_SLOTS:
             self.limits = replace(limits, slots=limits.slots // 2)
             done = f"room for the keys and values of {self.limits.slots:,} tokens"

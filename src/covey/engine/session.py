@@ -247,9 +247,9 @@ class LocalSession:
             self._flying.append((built, reading, launched, self._packed_minimum))
             self._packed_minimum = 0
             waited += time.perf_counter() - launching
-            counters.chunks += 1
+            counters.batches += 1
             counters.fresh_tokens += len(built.chunk)
-            counters.chunk_capacity += max(self._limits.budget, len(built.chunk))
+            counters.batch_capacity += max(self._limits.budget, len(built.chunk))
         if not self._flying:
             return bool(self._queue)
         waiting = time.perf_counter()

@@ -100,7 +100,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """The report as plain Python values."""
         values = asdict(self)
-        values["counters"]["regret_tokens"] = self.counters.regret_tokens
+        values["counters"]["recomputed_tokens"] = self.counters.recomputed_tokens
         values["counters"]["fill"] = self.counters.fill
         return values
 
@@ -174,7 +174,7 @@ def _counter_lines(counters: Counters) -> list[str]:
     rate = f", {counters.fresh_tokens / seconds:,.0f} a second" if seconds > 0 else ""
     return [
         f"tokens: {counters.requested_tokens:,} requested, {counters.fresh_tokens:,} computed"
-        f"{rate}; minimum {counters.minimum_tokens:,}, KV regret {counters.regret_tokens:,}",
-        f"chunks: {counters.chunks:,}, {counters.fill:.0%} full; "
+        f"{rate}; minimum {counters.minimum_tokens:,}, recomputed {counters.recomputed_tokens:,}",
+        f"batches: {counters.batches:,}, {counters.fill:.0%} full; "
         f"device {seconds:.1f} s, host {counters.host_seconds:.1f} s",
     ]

@@ -182,7 +182,7 @@ class Interrupts:
             while number := heard.recv(1):
                 if number == _NOTICE:
                     _LOG.warning(
-                        "Stopping when the running chunk is done. Ctrl-C again stops at once."
+                        "Stopping when the running batch is done. Ctrl-C again stops at once."
                     )
                     continue
                 # Where the handler has run, Python and not DuckDB was at work.

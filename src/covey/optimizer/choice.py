@@ -209,8 +209,8 @@ class _Choice:
 
     def _reason_of_first(self) -> str:
         if any(source == "unknown" for source in self._beliefs.sources):
-            return "cheapest where no pass rate is known and each is as likely as any other"
-        return "cheapest by the pass rates that the query gives"
+            return "cheapest where no selectivity is known and each is as likely as any other"
+        return "cheapest by the selectivities that the query gives"
 
     def _decide(
         self,

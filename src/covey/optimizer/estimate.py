@@ -320,7 +320,7 @@ def _call(call: AICall, runs: Sequence[_Run], rate: PassRate, reason: str | None
         length=lengths[0] if lengths else None,
         requested=_range([work.requested for work in works], top),
         fresh=_range([work.fresh for work in works], top),
-        rate=rate if call.reading is Reading.TRUTH else None,
+        selectivity=rate if call.reading is Reading.TRUTH else None,
         reason=reason,
     )
 
@@ -349,7 +349,7 @@ def _timed(
     share = hourly / 3600.0
     return replace(
         forecast,
-        light=light,
+        roofline=light,
         seconds=seconds,
         money=seconds.times(share, share, share),
         price=hourly,
@@ -361,7 +361,7 @@ def _timed(
 def _notes(loads: Mapping[str, LoadForecast], outlook: Outlook) -> list[str]:
     notes = []
     if any(load.sampled is not None for load in loads.values()):
-        notes.append("Lengths and matches come from a sample of the rows.")
+        notes.append("Lengths and join selectivities come from a sample of the rows.")
     if not outlook.measure.exact:
         notes.append(
             "The model's tokenizer is not on this machine yet: tokens are guessed from bytes."

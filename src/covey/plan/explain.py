@@ -118,19 +118,19 @@ def _asked(index: int, forecast: Forecast, actual: Actual | None) -> list[str]:
 def _expected(known: CallForecast) -> list[str]:
     if known.reason is not None:
         return [f"    prompts not known before it runs: {known.reason}"]
-    rate_known = known.rate is not None and known.rate.known
-    prompts = span(known.prompts, size, known=rate_known)
+    rate = known.selectivity
+    prompts = span(known.prompts, size, known=rate is not None and rate.known)
     text = f"    {prompts} {'prompt' if prompts == '1' else 'prompts'}"
     if known.length is not None:
         text += f" of {known.length:,.0f} tokens"
-    return [text, *([] if known.rate is None else [f"    {_rate(known.rate)}"])]
+    return [text, *([] if rate is None else [f"    {_selectivity(rate)}"])]
 
 
-def _rate(rate: PassRate) -> str:
+def _selectivity(rate: PassRate) -> str:
     if not rate.known:
-        return "share of TRUE not known before it runs: 0% to 100%"
+        return "selectivity not known before it runs: 0% to 100%"
     found = span(Range(rate.low, rate.expected, rate.high), share, known=True)
-    return f"TRUE for {found}, {_SOURCES.get(rate.source, rate.source)}"
+    return f"selectivity {found}, {_SOURCES.get(rate.source, rate.source)}"
 
 
 def _figures(forecast: Forecast, actual: Actual | None) -> list[str]:
@@ -155,15 +155,15 @@ def _rows(forecast: Forecast, actual: Actual | None) -> Iterator[tuple[str, str,
     done = actual or Actual(0, 0, 0, 0, 0.0, None, None)
     yield row("model calls", forecast.calls, size, done.calls)
     yield row("prompt tokens", forecast.requested, size, done.requested, "each prompt in full")
-    yield row("computed tokens", forecast.fresh, size, done.fresh, "shared beginnings once")
+    yield row("computed tokens", forecast.fresh, size, done.fresh, "shared prefixes once")
     if actual is not None or forecast.fresh != forecast.minimum:
-        yield row("least possible", forecast.minimum, size, done.minimum)
+        yield row("minimum tokens", forecast.minimum, size, done.minimum)
     if forecast.seconds is not None:
         source = "rates measured here" if forecast.measured else "its datasheet, not measured yet"
         remark = f"on {forecast.device} by {source}; loading not counted"
         yield row("time", forecast.seconds, seconds, done.seconds, remark)
-    if forecast.light is not None:
-        yield row("at full speed", forecast.light, seconds, None, "the least its datasheet allows")
+    if forecast.roofline is not None:
+        yield row("roofline", forecast.roofline, seconds, None, "the least its datasheet allows")
     if forecast.peak is not None:
         most = Range.exactly(forecast.peak.high)
         yield row("memory", most, megabytes, done.peak, "at most, for documents read again")

@@ -101,7 +101,7 @@ class CallForecast:
         length: mean tokens of one prompt; None where there is none.
         requested: tokens of all prompts in full.
         fresh: tokens that must be computed for them.
-        rate: the share of TRUE; None for a call that is no condition.
+        selectivity: the share of TRUE; None for a call that is no condition.
         reason: why nothing is known of it, None where something is.
     """
 
@@ -109,7 +109,7 @@ class CallForecast:
     length: float | None
     requested: Range
     fresh: Range
-    rate: PassRate | None
+    selectivity: PassRate | None
     reason: str | None = None
 
 
@@ -122,7 +122,7 @@ class Forecast:
         requested: tokens of all prompts in full.
         fresh: tokens that will be computed.
         minimum: tokens that must be computed: every shared beginning once.
-        light: seconds at the device's datasheet peaks; None where its facts are not known.
+        roofline: seconds at the device's datasheet peaks; None where its facts are not known.
         seconds: expected time of the model's work, loading it apart.
         money: US dollars for that time.
         peak: bytes of keys and values held at once.
@@ -141,7 +141,7 @@ class Forecast:
     requested: Range = Range(0.0, 0.0, 0.0)
     fresh: Range = Range(0.0, 0.0, 0.0)
     minimum: Range = Range(0.0, 0.0, 0.0)
-    light: Range | None = None
+    roofline: Range | None = None
     seconds: Range | None = None
     money: Range | None = None
     peak: Range | None = None

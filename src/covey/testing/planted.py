@@ -238,7 +238,7 @@ class PlantedSession:
         counters = self.counters
         counters.prompts += len(piece)
         counters.failed += failed
-        counters.chunks += 1
+        counters.batches += 1
         tail = _tokens(question.template)
         lengths = (self._documents.sizes(piece) + 3) // 4
         counters.requested_tokens += int(lengths.sum()) + tail * len(piece)
@@ -257,7 +257,7 @@ class PlantedSession:
         fresh = anchors + rest + tail * len(piece)
         counters.fresh_tokens += fresh
         counters.minimum_tokens += fresh
-        counters.chunk_capacity += fresh
+        counters.batch_capacity += fresh
 
     def __enter__(self) -> Self:
         return self
