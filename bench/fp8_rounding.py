@@ -1,13 +1,13 @@
-"""How many answers of a trained model FP8 turns, by groups or by rows, on a processor.
+"""How many answers of a trained model FP8 turns, on a processor.
 
     python bench/fp8_rounding.py [--model smollm2-135m] [--tickets 150]
 
 Three questions about the first tickets of examples/ are asked of the model in float32, and with
-weights and the inputs of all products rounded to FP8: in blocks and groups of 64, where an FP8
-checkpoint has 128 but SmolLM2's width of 576 has no whole ones; and by rows, as fast="fp8-rows"
-does. Products are summed in float32, so that rounding is all that differs. Printed are the
-answers that turned, per 10,000, and the largest float32 margin of one that did; the mean and
-the largest difference of margins, and the mean with its sign; and the spread of the margins.
+weights and the inputs of all products rounded to FP8 in blocks and groups of 64, where an FP8
+checkpoint has 128 but SmolLM2's width of 576 has no whole ones. Products are summed in float32, so
+that rounding is all that differs. Printed are the answers that turned, per 10,000, and the largest
+float32 margin of one that did; the mean and the largest difference of margins, and the mean with
+its sign; and the spread of the margins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from covey.engine import loaded
 from covey.engine.local import LocalModel
 from covey.kernels.base import Activation, Geometry, Weight
 from covey.kernels.reference import ReferenceKernels
-from covey.kernels.scales import FP8_MAX, LEAST, by_rows, rounded, widened
+from covey.kernels.scales import FP8_MAX, LEAST, rounded
 from hopper_margins import compare, print_margins
 
 _GROUP = 64
@@ -42,20 +42,10 @@ _TICKETS = Path(__file__).parents[1] / "examples" / "tickets.csv"
 class RoundedKernels(ReferenceKernels):
     """The reference, inputs of products rounded to FP8 and widened again."""
 
-    def __init__(self, geometry: Geometry, dtype: torch.dtype, group: int | None) -> None:
-        super().__init__(geometry, torch.device("cpu"), dtype)
-        self._rounding_group = group
-
     def _activation(self, x: Tensor) -> Activation:
-        values, scales = rounded(x, self._rounding_group, torch.float8_e4m3fn)
+        values, scales = rounded(x, _GROUP, torch.float8_e4m3fn)
         groups = values.float().view(*scales.shape, -1)
         return Activation((groups * scales[:, :, None]).flatten(1))
-
-
-def rounded_rows(weight: Weight) -> Weight:
-    """A matrix rounded by rows, in float32."""
-    rows = by_rows(weight)
-    return Weight(widened(rows.values, rows.scales))
 
 
 def rounded_blocks(weight: Weight) -> Weight:
@@ -76,32 +66,31 @@ def margins(model: LocalModel, tickets: int) -> np.ndarray:
         return np.array(con.sql(f"SELECT {asked} FROM t").fetchall()).T.ravel()
 
 
-def rounded_margins(name: str, tickets: int, group: int | None) -> np.ndarray:
+def rounded_margins(name: str, tickets: int) -> np.ndarray:
     """The same with everything rounded; what the engine loads with is put back."""
-    chosen, rounding = loaded.choose_kernels, loaded.by_rows
+    chosen, rounding = loaded.choose_kernels, loaded.by_blocks
 
     def choose(geometry: Geometry, _: Any, dtype: torch.dtype, *__: Any) -> tuple[Any, None]:
-        return RoundedKernels(geometry, dtype, group), None
+        return RoundedKernels(geometry, torch.device("cpu"), dtype), None
 
     loaded.choose_kernels = choose
-    loaded.by_rows = rounded_rows if group is None else rounded_blocks
+    loaded.by_blocks = rounded_blocks
     try:
-        return margins(LocalModel(name, device="cpu", fast="fp8-rows"), tickets)
+        return margins(LocalModel(name, device="cpu", fast="fp8-blocks"), tickets)
     finally:
-        loaded.choose_kernels, loaded.by_rows = chosen, rounding
+        loaded.choose_kernels, loaded.by_blocks = chosen, rounding
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure both roundings."""
+    """Measure the rounding."""
     parser = argparse.ArgumentParser(description="How many answers FP8 turns.")
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--tickets", type=int, default=150)
     options = parser.parse_args(arguments)
     exact = margins(LocalModel(options.model, device="cpu"), options.tickets)
     print_margins(None)
-    for label, group in (("groups of 64", _GROUP), ("rows", None)):
-        found = rounded_margins(options.model, options.tickets, group)
-        print_margins(label, compare(exact, found))
+    found = rounded_margins(options.model, options.tickets)
+    print_margins("groups of 64", compare(exact, found))
     return 0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.kernels.base import Activation, Chunk, KvLayer, Weight
+from covey.kernels.base import Activation, Chunk, KvLayer
 from covey.kernels.hopper.attend import packed_attention
 from covey.kernels.hopper.checks import relative_error
 from covey.kernels.hopper.dense8 import fp8_attention
@@ -17,9 +17,7 @@ from covey.kernels.hopper.gemm import own_products
 from covey.kernels.hopper.logits import answer_logits
 from covey.kernels.hopper.norm import add_norm
 from covey.kernels.hopper.rotate import HeadForm, rotate_and_store
-from covey.kernels.hopper.rows import multiply_rows, quantise_rows
 from covey.kernels.hopper.work import Limits
-from covey.kernels.scales import by_rows
 from gpu_timing import poison
 from hopper_cases import (
     CUDA,
@@ -31,7 +29,6 @@ from hopper_cases import (
     KV_HEADS,
     NEVER,
     QKV,
-    WEIGHTS,
     D,
     chunk_of,
     exact,
@@ -221,40 +218,6 @@ def attention_errors() -> list[tuple[str, float]]:
     return found
 
 
-def row_errors() -> list[tuple[str, float]]:
-    """What fp8-rows adds: norm, gate and attention's output scaled by rows, and products."""
-    rows = 1021
-    found = []
-    x, weight, both = normal(rows, HIDDEN), normal(HIDDEN), normal(rows, 2 * FFN)
-    expected = rms(x.double(), weight)
-    first, second = both.double().chunk(2, 1)
-    gated = first * first.sigmoid() * second
-    poison()
-    options = {"epsilon": EPSILON, "out_dtype": FP8, "quantised": True, "by_rows": True}
-    found.append(
-        (
-            "norm by rows, FP8",
-            relative_error(widened(add_norm(x, None, weight, **options)), expected),
-        )
-    )
-    out = gate(both, out_dtype=FP8, quantised=True, by_rows=True)
-    found.append(("gate by rows, FP8", relative_error(widened(out), gated)))
-    found.append(("rows, FP8", relative_error(widened(quantise_rows(x, FP8)), x.double())))
-    for rows in (1, 1021, 4100):
-        for label, out_rows, width in WEIGHTS:
-            left, right = row_product(rows, out_rows, width)
-            exact = widened(left) @ widened(Activation(right.values, right.scales)).T
-            poison()
-            name = f"{label} by rows, {rows} rows"
-            found.append((name, relative_error(multiply_rows(left, right), exact)))
-    return found
-
-
-def row_product(rows: int, out: int, width: int) -> tuple[Activation, Weight]:
-    """An activation and a weight with a scale a row."""
-    return quantise_rows(normal(rows, width), FP8), by_rows(Weight(normal(out, width)))
-
-
 LONG_CHUNKS = {
     "suffixes of 5 behind 4,096 slots": suffixes(4000, 5, 4096, slot=90),
     "two anchors, with a gap": chunk_of(
@@ -288,7 +251,7 @@ def fp8_attention_errors() -> list[tuple[str, float]]:
 
 def print_errors() -> bool:
     """Print all errors; whether each is under its limit."""
-    found = [*glue_errors(), *attention_errors(), *row_errors(), *fp8_attention_errors()]
+    found = [*glue_errors(), *attention_errors(), *fp8_attention_errors()]
     return all([print_error(*entry) for entry in found])
 
 

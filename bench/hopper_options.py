@@ -43,7 +43,7 @@ from hopper_shapes import Shape, make_shape
 
 # Anchors of each shape: enough that a run takes one to two seconds on an H200.
 ANCHORS = {"filter-reviews": 600, "join-evidence": 30, "join-reports": 8, "filter-traces": 48}
-VARIANTS = {name: (name,) for name in FAST_NAMES} | {"both": ("fp8-rows", "fp8-attention")}
+VARIANTS = {name: (name,) for name in FAST_NAMES} | {"both": FAST_NAMES}
 _TIMED_ROWS = 32_768
 
 
@@ -143,30 +143,9 @@ def kernel_errors(results: dict[str, Any]) -> None:
     import hopper_errors
 
     torch.manual_seed(secrets.randbelow(2**31))
-    for find in (hopper_errors.row_errors, hopper_errors.fp8_attention_errors):
-        for label, error in find():
-            hopper_errors.print_error(label, error)
-            results.setdefault("errors", {})[label] = error
-
-
-def product_times(results: dict[str, Any]) -> None:
-    """Print the four products of 36 layers, us a token: by blocks, and by rows."""
-    from covey.kernels.hopper.gemm import own_products
-    from covey.kernels.hopper.rows import multiply_rows
-    from hopper_cases import CUDA, WEIGHTS, random_product
-    from hopper_errors import row_product
-
-    own, rows = own_products(CUDA), _TIMED_ROWS
-    sums = {"by blocks": 0.0, "by rows": 0.0}
-    for _, out, width in WEIGHTS:
-        x, weight = random_product(rows, out, width)
-        sums["by blocks"] += sustained(partial(own.multiply, x, weight), 0.4)
-        x, weight = row_product(rows, out, width)
-        sums["by rows"] += sustained(partial(multiply_rows, x, weight), 0.4)
-    print(f"products of {rows:,} rows, the gate not within, us a token:")
-    for label, total in sums.items():
-        results.setdefault("products", {})[label] = total / rows * 36e6
-        print(f"  {label:<24}{total / rows * 36e6:8.3f}", flush=True)
+    for label, error in hopper_errors.fp8_attention_errors():
+        hopper_errors.print_error(label, error)
+        results.setdefault("errors", {})[label] = error
 
 
 def attention_times(results: dict[str, Any]) -> None:
@@ -227,12 +206,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(versions(), flush=True)
     results: dict[str, Any] = {"versions": versions(), "shapes": {}}
     if options.only in (None, "kernels"):
-        for section in (kernel_errors, product_times, attention_times):
+        for section in (kernel_errors, attention_times):
             attempt(section.__name__, partial(section, results), results)
     if options.only != "kernels":
         # Blocks are what an FP8 checkpoint holds already.
         fp8 = LocalModel(options.checkpoint).spec.weight_dtype is WeightDtype.FLOAT8
-        every = [name for name in VARIANTS if not (fp8 and name == "fp8-blocks")]
+        every = [name for name, ways in VARIANTS.items() if not (fp8 and "fp8-blocks" in ways)]
         names = every if options.only is None else [options.only]
         run_models(
             options.checkpoint, reduced_shapes(options.checkpoint, options.scale), names, results

@@ -1,12 +1,10 @@
-"""The faster, lossier forms of the Hopper kernels: FP8 by rows, and dense attention in FP8.
+"""The faster, lossier forms of the Hopper kernels: weights and dense attention in FP8.
 
 Values are stored in float32 where the interpreter casts to FP8 wrongly, so that all but the
 cast is seen; the cast is checked on a GPU by bench/hopper_errors.py.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,159 +13,56 @@ from torch import Tensor
 
 from covey.errors import ModelError, RunError
 from covey.kernels.base import Activation, Geometry, KvLayer, Weight
-from covey.kernels.scales import by_blocks, by_rows, rounded, widened
+from covey.kernels.scales import by_blocks, rounded, widened
 
 pytest.importorskip("triton", reason="Triton has no build for this platform")
 
 from covey.kernels.hopper import dense8, gemm
 from covey.kernels.hopper.dense import DeviceCall
-from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.kernels import HopperKernels
-from covey.kernels.hopper.norm import add_norm
 from covey.kernels.hopper.products import Products
-from covey.kernels.hopper.rows import multiply_rows, quantise_rows
 from covey.kernels.hopper.trial import products_error
 from covey.kernels.hopper.work import Limits
 from kernels import interpreted
 from kernels.forests import forest, random_forest
-from kernels.test_hopper_glue import near, rms
+from kernels.test_hopper_glue import near
 
 SMALL = Limits(dense_keys=6, dense_rows=4, causal_rows=10)
 
 
-def check_rows(found: Activation, expected: Tensor) -> None:
-    """One scale a row, contiguous as cuBLAS wants it, and values that it gives back."""
-    assert found.scales is not None and found.scales.shape == (len(expected), 1)
-    assert found.scales.stride() == (1, 1)
-    near(found.scales, expected.abs().amax(1, keepdim=True).clamp(min=1e-10) / 448)
-    near(widened(found.values, found.scales), expected)
-
-
-@pytest.mark.parametrize(("rows", "width"), [(1, 16), (5, 400), (3, 2560)])
-def test_norm_gate_and_plain_rows_have_a_scale_a_row(rows: int, width: int) -> None:
-    torch.manual_seed(width)
-    x, weight, both = (
-        torch.randn(rows, width),
-        torch.rand(width) + 0.5,
-        torch.randn(rows, 2 * width),
-    )
-    x[0, 3:] = 0.0
-    normed = add_norm(
-        x, None, weight, epsilon=1e-6, out_dtype=torch.float32, quantised=True, by_rows=True
-    )
-    check_rows(normed, rms(x.double(), weight, 1e-6))
-    first, second = both.double().chunk(2, 1)
-    gated = gate(both, out_dtype=torch.float32, quantised=True, by_rows=True)
-    check_rows(gated, first * first.sigmoid() * second)
-    x[-1] = 0.0
-    check_rows(quantise_rows(x, torch.float32), x.double())
-    assert torch.equal(normed.take(torch.tensor([0])).scales, normed.scales[:1])
-    with pytest.raises(RunError, match="quantise_rows: x is not contiguous"):
-        quantise_rows(torch.randn(4, 6).t(), torch.float32)
-
-
-@pytest.mark.parametrize("rows", [0, 1, 5])
-def test_products_by_rows_are_those_of_the_widened_operands(rows: int) -> None:
-    torch.manual_seed(rows)
-    x = Activation(*rounded(torch.randn(rows, 160), None, torch.float8_e4m3fn))
-    weight = by_rows(Weight(torch.randn(96, 160)))
-    found = multiply_rows(x, weight.rows(16, 80))
-    assert found.shape == (rows, 64) and found.dtype is torch.bfloat16
-    expected = widened(x.values, x.scales) @ widened(weight.values, weight.scales).T
-    torch.testing.assert_close(found.float(), expected[:, 16:80], rtol=1e-2, atol=1e-2)
-
-
-def test_blocks_become_rows_that_differ_by_a_second_rounding_only() -> None:
+def test_blocks_are_widened_and_rounded_again_with_an_error_of_the_rounding_only() -> None:
     torch.manual_seed(2)
     scales = torch.rand(2, 3) + 0.1
     blocks = Weight(torch.randn(256, 384).to(torch.float8_e4m3fn), scales)
     exact = blocks.values.float() * scales.repeat_interleave(128, 0).repeat_interleave(128, 1)
     assert torch.equal(widened(blocks.values, blocks.scales), exact)
     assert torch.equal(blocks.rows(128, 256).scales, scales[1:])
-    rows = by_rows(blocks)
-    assert rows.scales is not None and rows.scales.shape == (256, 1)
-    assert rows.values.dtype is torch.float8_e4m3fn
-    assert torch.isfinite(rows.values.float()).all()
-    error = (widened(rows.values, rows.scales) - exact).norm() / exact.norm()
-    assert 1e-2 < error < 4e-2
     near(widened(*rounded(exact, 128, torch.float32)), exact.double())
     again = by_blocks(Weight(exact))
     # The largest of a block was rounded, too, so that its scale moves by as much.
     assert again.scales is not None and again.scales.shape == scales.shape
+    assert torch.isfinite(again.values.float()).all()
     error = (widened(again.values, again.scales) - exact).norm() / exact.norm()
     assert error < 4e-2
 
 
-def test_the_trial_by_rows_sees_a_wrong_factor() -> None:
+def test_the_trial_sees_a_wrong_scale_of_the_gated_product() -> None:
     def multiply(x: Activation, weight: Weight) -> Tensor:
         return (widened(x.values, x.scales) @ widened(weight.values, weight.scales).T).bfloat16()
 
     def gated(x: Activation, weight: Weight) -> Activation:
         first, second = multiply(x, weight).float().chunk(2, 1)
-        return Activation(*rounded(first * first.sigmoid() * second, None, torch.float8_e4m3fn))
+        return Activation(*rounded(first * first.sigmoid() * second, 128, torch.float8_e4m3fn))
 
-    def blocked(x: Activation, weight: Weight) -> Activation:
-        values, scales = gated(x, weight).values, gated(x, weight).scales
-        assert scales is not None
-        return Activation(values, scales * 1.02)
+    def larger(x: Activation, weight: Weight) -> Activation:
+        found = gated(x, weight)
+        assert found.scales is not None
+        return Activation(found.values, found.scales * 1.02)
 
     cpu = torch.device("cpu")
-    assert products_error(Products(multiply, gated), cpu, by_rows=True) is None
-    wrong = products_error(Products(multiply, blocked), cpu, by_rows=True)
+    assert products_error(Products(multiply, gated), cpu) is None
+    wrong = products_error(Products(multiply, larger), cpu)
     assert wrong is not None and wrong > 1e-2
-
-
-def test_products_that_do_not_run_are_refused_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def missing(*_: object) -> Tensor:
-        raise RuntimeError("no rows here\nmore lines")
-
-    monkeypatch.setattr(gemm, "multiply_rows", missing)
-    with pytest.raises(ModelError, match=r"RuntimeError: no rows here\. Leave fast='fp8-rows' out"):
-        gemm.choose_row_products(torch.device("cpu"))
-
-
-def plain_products() -> Products:
-    """Products by rows of values that were stored in float32."""
-
-    def multiply(x: Activation, weight: Weight) -> Tensor:
-        return widened(x.values, x.scales) @ widened(weight.values, weight.scales).T
-
-    def gated(x: Activation, weight: Weight) -> Activation:
-        both = multiply(x, weight)
-        return gate(both, out_dtype=torch.float32, quantised=True, by_rows=True)
-
-    return Products(multiply, gated)
-
-
-def test_a_whole_layer_by_rows_is_the_exact_one_where_nothing_is_rounded() -> None:
-    shape = interpreted.geometry(4, 2, 16)
-    cpu = torch.device("cpu")
-    ours = HopperKernels(
-        shape, cpu, torch.float32, True, plain_products(), interpreted.dense, SMALL, by_rows=True
-    )
-    ours._stored = torch.float32
-    _, theirs = interpreted.both_kernels(shape, torch.float32)
-    torch.manual_seed(5)
-    chunk = random_forest(np.random.default_rng(5), 40, 9.0, arena=0)
-    count, hidden = len(chunk), 64
-    qkv, output = torch.randn(128, hidden) * 0.1, torch.randn(hidden, hidden) * 0.1
-    gate_up, ones = torch.randn(96, hidden) * 0.1, torch.ones(hidden)
-    residual = torch.randn(count, hidden)
-
-    def layer(kernels: object, made: Callable[[Tensor], Weight], state: Tensor) -> Tensor:
-        state, x = kernels.norm(state, None, ones)
-        plan = kernels.plan(chunk)
-        attended = kernels.attend(*kernels.qkv(x, made(qkv), None, plan, None), plan, None)
-        state, delta = kernels.project(attended, made(output), state)
-        state, x = kernels.norm(state, delta, ones)
-        gated = kernels.gated(x, made(gate_up))
-        return torch.cat([state, widened(gated.values, gated.scales)], 1)
-
-    expected = layer(theirs, Weight, residual.clone())
-    found = layer(ours, lambda w: by_rows(Weight(w), torch.float32), residual.clone())
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
 def test_sequences_are_copied_together_and_scaled_by_head() -> None:

@@ -19,7 +19,7 @@ from covey.kernels import choose
 from covey.kernels.base import Geometry, Kernels, Weight
 from covey.kernels.fast import EXACT, FAST_NAMES, Fast, read_fast
 from covey.kernels.reference import ReferenceKernels
-from covey.kernels.scales import by_blocks, by_rows
+from covey.kernels.scales import by_blocks
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
@@ -43,20 +43,18 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
 
 def test_names_are_read_alone_or_together_and_the_nearest_is_named() -> None:
     assert read_fast(()) == EXACT and not EXACT.names
-    assert read_fast("fp8-rows") == Fast(rows=True)
-    both = read_fast(["fp8-attention", "fp8-rows"])
-    assert both == Fast(rows=True, attention=True) and both.names == ("fp8-rows", "fp8-attention")
-    with pytest.raises(InputError, match=r"no 'fp8-row'\. Did you mean fp8-rows"):
-        covey.connect("smollm2-135m", fast="fp8-row")
-    with pytest.raises(InputError, match="names: fp8-blocks, fp8-rows, fp8-attention; not True"):
+    assert read_fast("fp8-blocks") == Fast(blocks=True)
+    both = read_fast(["fp8-attention", "fp8-blocks"])
+    assert both == Fast(True, True) and both.names == ("fp8-blocks", "fp8-attention")
+    with pytest.raises(InputError, match=r"no 'fp8-block'\. Did you mean fp8-blocks"):
+        covey.connect("smollm2-135m", fast="fp8-block")
+    with pytest.raises(InputError, match="names: fp8-blocks, fp8-attention; not True"):
         covey.connect("smollm2-135m", fast=True)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"two ways to scale one product\. Take one"):
-        covey.connect("smollm2-135m", fast=["fp8-rows", "fp8-blocks"])
     with pytest.raises(InputError, match="not for one of type PlantedModel"):
-        covey.connect(PlantedModel(lambda q, d: 1.0), fast="fp8-rows")
+        covey.connect(PlantedModel(lambda q, d: 1.0), fast="fp8-blocks")
 
 
-@pytest.mark.parametrize("name", ["fp8-rows", "fp8-attention"])
+@pytest.mark.parametrize("name", FAST_NAMES)
 def test_a_processor_refuses_what_it_cannot_do(pair: tuple[Any, Path], name: str) -> None:
     with pytest.raises(ModelError, match=rf"fast={name} cannot run here: .*H100.* processor"):
         LocalModel(pair[1], device="cpu", fast=name).open()
@@ -70,52 +68,46 @@ def test_another_card_is_refused_by_its_reason(monkeypatch: pytest.MonkeyPatch) 
         choose.choose_kernels(shape, GPU, torch.bfloat16, False, Fast(attention=True))
 
 
-def test_by_rows_heads_of_any_width_are_quantised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only groups are as wide as a head."""
+def test_heads_that_are_no_group_are_refused_in_fp8(monkeypatch: pytest.MonkeyPatch) -> None:
     shape = Geometry(4, 2, 64, 1e-6, torch.ones(32))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     monkeypatch.setattr(choose, "missing_package", lambda: None)
-    reason = choose.unfit(shape, GPU, torch.bfloat16, True)
-    assert reason is not None and "heads of 128" in reason
     asked: list[tuple[Any, ...]] = []
     hopper = types.ModuleType("hopper")
     hopper.load_hopper = lambda *a: (asked.append(a), "chosen")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "covey.kernels.hopper.kernels", hopper)
-    fast = Fast(rows=True)
-    for quantised in (True, False):
-        assert choose.choose_kernels(shape, GPU, torch.bfloat16, quantised, fast)[1] == "chosen"
-    assert asked == [(shape, GPU, True, fast)] * 2
+    reason = choose.unfit(shape, GPU, torch.bfloat16, True)
+    assert reason is not None and "heads of 128" in reason
     with pytest.raises(ModelError, match=r"fp8-blocks cannot run here: .*heads of 128"):
         choose.choose_kernels(shape, GPU, torch.bfloat16, False, Fast(blocks=True))
+    wide = Geometry(4, 2, 128, 1e-6, torch.ones(64))
+    for fast in (EXACT, Fast(blocks=True), Fast(attention=True)):
+        assert choose.choose_kernels(wide, GPU, torch.bfloat16, False, fast)[1] == "chosen"
+    assert [rest for _, _, *rest in asked] == [[False, False], [True, False], [False, True]]
 
 
-def logits(folder: Path, fast: Fast, quantised: bool, ids: list[int]) -> torch.Tensor:
+def logits(folder: Path, quantised: bool, ids: list[int]) -> torch.Tensor:
     files = ModelFiles(folder)
     spec = files.spec
     shape = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
-    rounding = by_rows if fast.rows else by_blocks
-    weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32, rounding)
+    weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32, by_blocks)
     scales = weights.layers[0].down.scales
-    assert scales is not None
-    assert scales.shape == ((spec.hidden, 1) if fast.rows else (spec.hidden // 128, 3))
-    reference = ReferenceKernels(shape, CPU, torch.float32, quantised, fast.rows)
+    assert scales is not None and scales.shape == (spec.hidden // 128, 3)
+    reference = ReferenceKernels(shape, CPU, torch.float32, quantised)
     return DenseModel(spec, weights, reference).logits(prompts_chunk([ids]), None)[0]
 
 
-@pytest.mark.parametrize("fast", [Fast(rows=True), Fast(blocks=True)])
-def test_a_rounded_model_is_near_the_exact_one(pair: tuple[Any, Path], fast: Fast) -> None:
+def test_a_rounded_model_is_near_the_exact_one(pair: tuple[Any, Path]) -> None:
     theirs, folder = pair
     ids = random_ids(40, VOCAB, seed=40)
     exact = plain_logits(theirs, ids)
     # e4m3 keeps three mantissa bits: a few percent an input, averaged over each product.
     for quantised in (False, True):
-        found = logits(folder, fast, quantised, ids)
+        found = logits(folder, quantised, ids)
         assert 1e-4 < (found - exact).norm() / exact.norm() < 0.2
 
 
 def test_matrices_that_the_products_cannot_take_are_refused_with_the_mend() -> None:
-    with pytest.raises(ModelError, match=r"fast='fp8-rows' .*one of 24 x 32\. Leave it out"):
-        by_rows(Weight(torch.randn(24, 32)))
     with pytest.raises(ModelError, match=r"fast='fp8-blocks' .*one of 128 x 64\. Leave it out"):
         by_blocks(Weight(torch.randn(128, 64)))
     with pytest.raises(ModelError, match=r"holds blocks of FP8 already: leave fast='fp8-blocks'"):
@@ -136,13 +128,13 @@ def test_each_way_has_answers_rates_and_records_of_its_own(
     def reference(
         geometry: Geometry, device: torch.device, dtype: torch.dtype, quantised: bool, fast: Fast
     ) -> tuple[Kernels[Any], None]:
-        return ReferenceKernels(geometry, device, dtype, fast.fp8, fast.rows), None
+        return ReferenceKernels(geometry, device, dtype, fast.blocks), None
 
     monkeypatch.setattr(loaded, "choose_kernels", reference)
     # The model is new; otherwise only files that have lain for a while are remembered.
     monkeypatch.setattr(identity, "_SETTLED_SECONDS", -10.0)
     ways: list[tuple[str, ...]] = [(), *((name,) for name in FAST_NAMES)]
-    ways.append(("fp8-rows", "fp8-attention"))
+    ways.append(FAST_NAMES)
     prints = {open_engine(folder, fast).fingerprint for fast in ways}
     assert len(prints) == len(ways)
     assert open_engine(folder, ways[-1][::-1]).fingerprint in prints
@@ -154,9 +146,8 @@ def test_each_way_has_answers_rates_and_records_of_its_own(
     assert len(keys) == len(ways)
 
 
-@pytest.mark.parametrize("fast", [Fast(rows=True), Fast(blocks=True)])
-def test_a_bf16_model_is_planned_in_fp8(fast: Fast) -> None:
+def test_a_bf16_model_is_planned_in_fp8() -> None:
     spec = LocalModel("qwen3-0.6b").spec
     assert planned_costs(spec, True, 1024).compute is WeightDtype.BFLOAT16
-    costs = planned_costs(spec, True, 1024, fast)
+    costs = planned_costs(spec, True, 1024, Fast(blocks=True))
     assert costs.compute is WeightDtype.FLOAT8 and costs.attention is WeightDtype.BFLOAT16

@@ -63,8 +63,8 @@ def connect(
         model: a known name (`covey models` lists them), the path of a GGUF file or of a
             folder with safetensors, or a `covey.testing.PlantedModel`. None takes the
             default of this machine.
-        fast: "fp8-blocks", "fp8-rows", "fp8-attention" or a list: faster on a Hopper GPU, with
-            other answers now and then, which are kept apart; see docs/performance.md.
+        fast: "fp8-blocks", "fp8-attention" or a list: faster on a Hopper GPU, with other
+            answers now and then, which are kept apart; see docs/performance.md.
         database: a DuckDB database file; in memory unless given.
         progress: show how far a query is; None does so on a terminal and in a notebook, True
             also elsewhere, in a line now and then, as "plain" always; "json" writes events.

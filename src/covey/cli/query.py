@@ -50,7 +50,7 @@ FastOption = Annotated[
     typer.Option(
         "--fast",
         metavar="WAY",
-        help="fp8-blocks, fp8-rows or fp8-attention, also several: faster on a Hopper GPU, with"
+        help="fp8-blocks or fp8-attention, also both: faster on a Hopper GPU, with"
         " other answers now and then.",
         show_default=False,
     ),

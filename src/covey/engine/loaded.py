@@ -28,7 +28,7 @@ from covey.kernels.choose import choose_kernels
 from covey.kernels.fast import EXACT, Fast
 from covey.kernels.memory import is_out_of_memory
 from covey.kernels.reference import ReferenceKernels
-from covey.kernels.scales import by_blocks, by_rows
+from covey.kernels.scales import by_blocks
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
@@ -203,7 +203,7 @@ def _loaded(
         slow = isinstance(kernels, ReferenceKernels)
         _LOG.log(logging.WARNING if slow else logging.INFO, "%s: %s", name, chosen)
     answers = answer_tokens(encoder)
-    rounding = by_rows if fast.rows else by_blocks if fast.blocks else None
+    rounding = by_blocks if fast.blocks else None
     model = DenseModel(spec, load_weights(spec, checkpoint, where, dtype, rounding), kernels)
     identity = [checkpoint.fingerprint(), encoder.fingerprint, str(spec), layout, str(dtype)]
     computed = " ".join([type(kernels).__name__, *fast.names])

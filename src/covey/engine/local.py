@@ -166,7 +166,7 @@ def planned_costs(spec: ModelSpec, on_gpu: bool, budget: int, fast: Fast = EXACT
 
 
 def _gpu_dtype(spec: ModelSpec, fast: Fast) -> WeightDtype:
-    fp8 = fast.fp8 or spec.weight_dtype is WeightDtype.FLOAT8
+    fp8 = fast.blocks or spec.weight_dtype is WeightDtype.FLOAT8
     return WeightDtype.FLOAT8 if fp8 else WeightDtype.BFLOAT16
 
 

@@ -80,8 +80,7 @@ class Weight:
 
     Attributes:
         values: (out, in); float8_e4m3fn where `scales` is given.
-        scales: (out / 128, in / 128) float32, a factor a block; (out, 1), a factor a row; or
-            None.
+        scales: (out / 128, in / 128) float32, a factor a block; or None.
     """
 
     values: Tensor
@@ -91,8 +90,7 @@ class Weight:
         """Some output rows, views; multiples of 128 where blocks have scales."""
         if self.scales is None:
             return Weight(self.values[start:stop])
-        step = 1 if len(self.scales) == len(self.values) else 128
-        return Weight(self.values[start:stop], self.scales[start // step : -(-stop // step)])
+        return Weight(self.values[start:stop], self.scales[start // 128 : -(-stop // 128)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ class Activation:
 
     Attributes:
         values: (n, width).
-        scales: (n, width / 128) float32, a factor a group; (n, 1), a factor a row; or None.
+        scales: (n, width / 128) float32, a factor a group; or None.
     """
 
     values: Tensor

@@ -41,15 +41,15 @@ def choose_kernels(
     if device.type != "cuda":
         _refuse(fast, "the Hopper kernels need an H100, H200 or H20, and this is a processor")
         return ReferenceKernels(geometry, device, dtype, quantised), None
-    # By rows heads of any width are quantised.
-    reason = unfit(geometry, device, dtype, (quantised or fast.blocks) and not fast.rows)
+    quantised = quantised or fast.blocks
+    reason = unfit(geometry, device, dtype, quantised)
     if reason is not None:
         _refuse(fast, reason)
         sentence = f"This GPU runs the reference kernels, many times slower: {reason}."
         return ReferenceKernels(geometry, device, dtype, quantised), sentence
     from covey.kernels.hopper.kernels import load_hopper
 
-    return load_hopper(geometry, device, quantised or fast.fp8, fast)
+    return load_hopper(geometry, device, quantised, fast.attention)
 
 
 def _refuse(fast: Fast, reason: str) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from covey.errors import InputError
 
-_BLOCKS, _ROWS, _ATTENTION = "fp8-blocks", "fp8-rows", "fp8-attention"
-FAST_NAMES = (_BLOCKS, _ROWS, _ATTENTION)
+_BLOCKS, _ATTENTION = "fp8-blocks", "fp8-attention"
+FAST_NAMES = (_BLOCKS, _ATTENTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +23,17 @@ class Fast:
     Attributes:
         blocks: products in FP8 where the checkpoint does not hold FP8: its weights are rounded
             in blocks of 128 x 128 when they are loaded, and run as those of an FP8 checkpoint.
-        rows: products in FP8 with one scale a row of the weights and of their input, whatever
-            the checkpoint holds: blocks of FP8 are rounded again, and run faster as they are.
         attention: queries, keys and values in FP8 where long context is attended to; what is
             kept of them stays BF16.
     """
 
     blocks: bool = False
-    rows: bool = False
     attention: bool = False
-
-    @property
-    def fp8(self) -> bool:
-        """Whether products run in FP8, whatever the checkpoint holds."""
-        return self.blocks or self.rows
 
     @property
     def names(self) -> tuple[str, ...]:
         """What a user calls those that are on, in the order of `FAST_NAMES`."""
-        on = ((_BLOCKS, self.blocks), (_ROWS, self.rows), (_ATTENTION, self.attention))
+        on = ((_BLOCKS, self.blocks), (_ATTENTION, self.attention))
         return tuple(name for name, chosen in on if chosen)
 
 
@@ -52,8 +44,8 @@ def read_fast(names: str | Iterable[str]) -> Fast:
     """The ways of these names; one may stand for itself.
 
     Raises:
-        InputError: there is no way of a name, in which case it names the nearest; it is no
-            name; or two exclude each other.
+        InputError: there is no way of a name, in which case it names the nearest; or it is
+            no name.
     """
     if not isinstance(names, str | Iterable):
         raise InputError(f"fast is a list of names: {', '.join(FAST_NAMES)}; not {names!r}.")
@@ -63,6 +55,4 @@ def read_fast(names: str | Iterable[str]) -> Fast:
             near = difflib.get_close_matches(str(name), FAST_NAMES, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise InputError(f"fast has no {name!r}.{hint} Known: {', '.join(FAST_NAMES)}.")
-    if _BLOCKS in chosen and _ROWS in chosen:
-        raise InputError(f"{_BLOCKS} and {_ROWS} are two ways to scale one product. Take one.")
-    return Fast(_BLOCKS in chosen, _ROWS in chosen, _ATTENTION in chosen)
+    return Fast(_BLOCKS in chosen, _ATTENTION in chosen)

@@ -66,7 +66,6 @@ class ReferenceKernels:
         device: where everything lies.
         dtype: of the residual stream, linear outputs, keys and values.
         quantised: round the inputs of linear layers to FP8 in groups of 128.
-        by_rows: with one scale a row instead, of inputs and weights.
     """
 
     def __init__(
@@ -75,12 +74,10 @@ class ReferenceKernels:
         device: torch.device,
         dtype: torch.dtype,
         quantised: bool = False,
-        by_rows: bool = False,
     ) -> None:
         self.device = device
         self.dtype = dtype
         self.quantised = quantised
-        self._group = None if by_rows else GROUP
         self._geometry = geometry
         self._frequencies = geometry.frequencies.to(device, torch.float32)
 
@@ -210,7 +207,7 @@ class ReferenceKernels:
         """The input of a linear layer, in FP8 where quantised."""
         if not self.quantised:
             return Activation(x)
-        return Activation(*rounded(x, self._group, torch.float8_e4m3fn))
+        return Activation(*rounded(x, GROUP, torch.float8_e4m3fn))
 
     def _index(self, rows: Int64) -> Tensor:
         return torch.from_numpy(rows).to(self.device)

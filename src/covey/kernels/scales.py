@@ -1,4 +1,4 @@
-"""FP8 with scales, in plain torch: by groups and blocks of 128, or by whole rows."""
+"""FP8 with scales, in plain torch: by groups and blocks of 128."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from covey.kernels.base import Weight
 GROUP = 128
 FP8_MAX = 448.0  # largest finite float8_e4m3fn
 LEAST = 1e-10  # the largest magnitude of a group of zeros, which must not divide by zero
-_ALIGNED = 16  # columns and rows of a matrix that is multiplied by rows
 
 
-def rounded(x: Tensor, group: int | None, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def rounded(x: Tensor, group: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """FP8 values and their scales.
 
     Args:
         x: (n, width).
-        group: neighbours of a row that share a scale; None for all of a row.
+        group: neighbours of a row that share a scale.
         dtype: of the values, float8_e4m3fn but where the rounding itself is left out.
 
     Returns:
@@ -27,7 +26,6 @@ def rounded(x: Tensor, group: int | None, dtype: torch.dtype) -> tuple[Tensor, T
         each group over 448.
     """
     rows, width = x.shape
-    group = width if group is None else group
     groups = x.float().view(rows, width // group, group)
     scales = groups.abs().amax(2).clamp(min=LEAST) / FP8_MAX
     return (groups / scales[:, :, None]).to(dtype).flatten(1), scales
@@ -38,26 +36,14 @@ def widened(values: Tensor, scales: Tensor | None) -> Tensor:
 
     Args:
         values: (n, width).
-        scales: (n, …) for groups or whole rows, (n / 128, …) for blocks; None for none.
+        scales: (n, width / 128) for groups, (n / 128, width / 128) for blocks; None for none.
     """
     if scales is None:
         return values.float()
     rows, columns = values.shape
     if len(scales) != rows:
         scales = scales.repeat_interleave(GROUP, 0)[:rows]
-    if scales.shape[1] > 1:
-        scales = scales.repeat_interleave(GROUP, 1)[:, :columns]
-    return values.float() * scales
-
-
-def by_rows(weight: Weight, dtype: torch.dtype = torch.float8_e4m3fn) -> Weight:
-    """A matrix with one FP8 scale a row; what had scales already is rounded a second time.
-
-    Raises:
-        ModelError: its rows or columns are no multiples of 16, which the products need.
-    """
-    _require_multiples(weight, _ALIGNED, "fp8-rows")
-    return Weight(*rounded(widened(weight.values, weight.scales), None, dtype))
+    return values.float() * scales.repeat_interleave(GROUP, 1)[:, :columns]
 
 
 def by_blocks(weight: Weight) -> Weight:
@@ -68,18 +54,13 @@ def by_blocks(weight: Weight) -> Weight:
     """
     if weight.scales is not None:
         raise ModelError("This model holds blocks of FP8 already: leave fast='fp8-blocks' out.")
-    _require_multiples(weight, GROUP, "fp8-blocks")
     rows, columns = weight.values.shape
+    if rows % GROUP or columns % GROUP:
+        raise ModelError(
+            f"fast='fp8-blocks' multiplies matrices of whole {GROUP}s, and this model has one of"
+            f" {rows} x {columns}. Leave it out for this model."
+        )
     blocks = weight.values.float().view(rows // GROUP, GROUP, columns // GROUP, GROUP)
     scales = blocks.abs().amax((1, 3)).clamp(min=LEAST) / FP8_MAX
     values = (blocks / scales[:, None, :, None]).to(torch.float8_e4m3fn)
     return Weight(values.view(rows, columns), scales)
-
-
-def _require_multiples(weight: Weight, step: int, name: str) -> None:
-    rows, columns = weight.values.shape
-    if rows % step or columns % step:
-        raise ModelError(
-            f"fast='{name}' multiplies matrices of whole {step}s, and this model has one of"
-            f" {rows} x {columns}. Leave it out for this model."
-        )

@@ -1,4 +1,4 @@
-"""Quantising to FP8 in groups of 128 values or whole rows, as every kernel here does it.
+"""Quantising to FP8 in groups of 128 values, as every kernel here does it.
 
 A group's scale is its largest magnitude over 448, the largest e4m3 value, in float32.
 Scales lie by columns: those of one group of all rows are neighbours. Values and scales
@@ -28,12 +28,7 @@ def group_scale(largest):
 
 
 def empty_activation(
-    rows: int,
-    width: int,
-    device: torch.device,
-    values: torch.dtype,
-    quantised: bool,
-    by_rows: bool = False,
+    rows: int, width: int, device: torch.device, values: torch.dtype, quantised: bool
 ) -> Activation:
     """An activation to be written, with the storage that the matrix kernels want.
 
@@ -41,19 +36,15 @@ def empty_activation(
         rows, width: its shape; `width` a multiple of 128 where groups are quantised.
         values: dtype of the values.
         quantised: whether it carries scales.
-        by_rows: one a row, not one a group.
 
     Returns:
         values (rows, width), whose storage goes on to `padded(rows)` rows, and
-        scales (rows, width / 128) float32 with strides (1, padded(rows)); (rows, 1) contiguous;
-        or None.
+        scales (rows, width / 128) float32 with strides (1, padded(rows)), or None.
     """
     if not quantised:
         return Activation(torch.empty(rows, width, device=device, dtype=values))
     room = padded(rows)
     found = torch.empty(room, width, device=device, dtype=values)[:rows]
-    if by_rows:
-        return Activation(found, torch.empty(rows, 1, device=device, dtype=torch.float32))
     scales = torch.empty(width // GROUP, room, device=device, dtype=torch.float32)
     return Activation(found, scales.t()[:rows])
 

@@ -2,7 +2,7 @@
 
     gate_up   (n, 2 * ffn)           gate first
     out       (n, ffn)
-    scales    (n, ffn / 128)         float32 by columns, where quantised; (n, 1) by rows
+    scales    (n, ffn / 128)         float32 by columns, where quantised
 
 Everything between load and store is float32.
 """
@@ -19,7 +19,6 @@ from covey.kernels.hopper.checks import GROUP, require
 from covey.kernels.hopper.fp8 import column_stride, empty_activation, group_scale
 
 _COLUMNS = 2048  # a program's; 16 bytes a thread and load at four warps
-_ROW_WARPS = 16  # of a program that has a whole row
 
 
 @triton.jit(do_not_specialize=["scale_stride"])
@@ -52,15 +51,12 @@ def _gate(
     tl.store(out + row * width + column, x.to(out.dtype.element_ty), mask=inside)
 
 
-def gate(
-    gate_up: Tensor, *, out_dtype: torch.dtype, quantised: bool, by_rows: bool = False
-) -> Activation:
+def gate(gate_up: Tensor, *, out_dtype: torch.dtype, quantised: bool) -> Activation:
     """Gated activation of (n, 2 * ffn), contiguous, as (n, ffn).
 
     Args:
         out_dtype: of the values.
         quantised: scale groups of 128; `ffn` is then a multiple of 128.
-        by_rows: scale whole rows instead.
 
     Raises:
         RunError: a shape or stride that the kernel cannot read.
@@ -68,11 +64,9 @@ def gate(
     rows, both = gate_up.shape
     width = both // 2
     require(gate_up.is_contiguous() and both % 2 == 0, "gate", "gate_up is not two halves")
-    grouped = quantised and not by_rows
-    require(not grouped or width % GROUP == 0, "gate", f"{width} columns make no groups")
-    out = empty_activation(rows, width, gate_up.device, out_dtype, quantised, by_rows)
-    block = max(GROUP, triton.next_power_of_2(width))
-    block = block if by_rows else min(_COLUMNS, block)
+    require(not quantised or width % GROUP == 0, "gate", f"{width} columns make no groups")
+    out = empty_activation(rows, width, gate_up.device, out_dtype, quantised)
+    block = min(_COLUMNS, max(GROUP, triton.next_power_of_2(width)))
     if rows:
         _gate[(rows, triton.cdiv(width, block))](
             gate_up,
@@ -81,8 +75,8 @@ def gate(
             width,
             column_stride(out.scales),
             QUANTISE=quantised,
-            GROUP=block if by_rows else GROUP,
+            GROUP=GROUP,
             BLOCK=block,
-            num_warps=_ROW_WARPS if by_rows else 4,
+            num_warps=4,
         )
     return out

@@ -1,4 +1,4 @@
-"""Which FP8 products run: our own, or torch's where ours cannot; cuBLAS's by rows.
+"""Which FP8 products run: our own, or torch's where ours cannot.
 
     x         (n, in) e4m3           groups of 128 columns scaled
     x scales  (n, in / 128) float32  by columns, room for a multiple of four rows
@@ -6,8 +6,7 @@
     w scales  (out / 128, in / 128)  float32, contiguous
     result    (n, out) BF16, summed in float32
 
-Which of the two is decided once, by multiplying and comparing; never silently. Products with
-one scale a row, which must be asked for, are those of `hopper.rows`.
+Which of the two is decided once, by multiplying and comparing; never silently.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from covey.kernels.hopper.checks import GROUP
 from covey.kernels.hopper.fp8 import multiply_layout, scales_of
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.products import Products
-from covey.kernels.hopper.rows import multiply_rows
 from covey.kernels.hopper.trial import products_error
 from covey.kernels.memory import is_out_of_memory
 
@@ -36,7 +34,7 @@ def choose_products(device: torch.device) -> tuple[Products, str]:
     for name, make in (("Covey's kernel", own_products), ("torch.scaled_mm", torch_products)):
         try:
             products = make(device)
-            wrong = products_error(products, device, by_rows=False)
+            wrong = products_error(products, device)
         except Exception as problem:  # whatever CUDA raises, the next is tried
             if is_out_of_memory(problem):
                 raise
@@ -48,38 +46,6 @@ def choose_products(device: torch.device) -> tuple[Products, str]:
             return products, f"FP8 products run on {name}{because}."
         reasons.append(f"{name} is wrong by {wrong:.1e}")
     raise ModelError(f"No FP8 matrix product works on this GPU: {'; '.join(reasons)}.")
-
-
-def choose_row_products(device: torch.device) -> tuple[Products, str]:
-    """The products by rows, and a sentence about them.
-
-    Raises:
-        ModelError: they do not work on this device.
-    """
-    products = row_products()
-    try:
-        wrong = products_error(products, device, by_rows=True)
-        reason = None if wrong is None else f"it is wrong by {wrong:.1e}"
-    except Exception as problem:  # whatever CUDA raises
-        if is_out_of_memory(problem):
-            raise
-        reason = f"{type(problem).__name__}: {first_line(problem)}".rstrip(": ")
-    if reason is not None:
-        raise ModelError(
-            f"torch.scaled_mm does not multiply by rows on this GPU: {reason}. Leave"
-            " fast='fp8-rows' out."
-        )
-    return products, "FP8 products run by rows on cuBLAS."
-
-
-def row_products() -> Products:
-    """The products by rows, the gated one in two steps."""
-
-    def gated(x: Activation, weight: Weight) -> Activation:
-        both = multiply_rows(x, weight)
-        return gate(both, out_dtype=x.values.dtype, quantised=True, by_rows=True)
-
-    return Products(multiply_rows, gated)
 
 
 def own_products(device: torch.device) -> Products:

@@ -14,19 +14,17 @@ from torch import Tensor
 from covey.arrays import Int32, Int64
 from covey.errors import RunError
 from covey.kernels.base import Activation, Chunk, Geometry, KvLayer, Weight
-from covey.kernels.fast import EXACT, Fast
 from covey.kernels.heads import project_heads, split_heads
 from covey.kernels.hopper.attend import TileWork, packed_attention
 from covey.kernels.hopper.checks import GROUP
 from covey.kernels.hopper.dense import DenseAttention, DeviceCall, load_flash_attention
 from covey.kernels.hopper.dense8 import load_fp8_attention
 from covey.kernels.hopper.gate import gate
-from covey.kernels.hopper.gemm import choose_products, choose_row_products
+from covey.kernels.hopper.gemm import choose_products
 from covey.kernels.hopper.logits import answer_logits
 from covey.kernels.hopper.norm import add_norm
 from covey.kernels.hopper.products import Products
 from covey.kernels.hopper.rotate import HeadForm, Turn, rotate_and_store
-from covey.kernels.hopper.rows import quantise_rows
 from covey.kernels.hopper.work import DenseCall, Limits, tree_work
 
 _FEW_HEAD_ROWS = 64  # above, the head is multiplied as a matrix
@@ -60,7 +58,6 @@ class HopperKernels:
         products: the FP8 products.
         dense: the dense attention.
         limits: what attention is computed densely.
-        by_rows: FP8 has one scale a row, not one a group; the products are those by rows.
     """
 
     def __init__(
@@ -72,12 +69,10 @@ class HopperKernels:
         products: Products,
         dense: DenseAttention,
         limits: Limits | None = None,
-        by_rows: bool = False,
     ) -> None:
         self.device = device
         self.dtype = dtype
         self.quantised = quantised
-        self._by_rows = quantised and by_rows
         self._geometry = geometry
         self._products = products
         self._dense = dense
@@ -113,7 +108,6 @@ class HopperKernels:
             epsilon=self._geometry.norm_eps,
             out_dtype=self._stored,
             quantised=self.quantised,
-            by_rows=self._by_rows,
         )
         return residual, normed
 
@@ -170,7 +164,7 @@ class HopperKernels:
                     raise RunError("A chunk reads the KV arena, but none was given.")
                 keys, values = kv.k, kv.v
             parts.append(self._dense(q, keys, values, call, scale))
-        attended = packed_attention(
+        return packed_attention(
             q,
             k,
             v,
@@ -178,11 +172,9 @@ class HopperKernels:
             plan.tiles,
             parts,
             scale=scale,
-            # A program has some heads of a row only, which do not give the row's scale.
-            out_dtype=self.dtype if self._by_rows else self._stored,
-            quantised=self.quantised and not self._by_rows,
+            out_dtype=self._stored,
+            quantised=self.quantised,
         )
-        return quantise_rows(attended.values, self._stored) if self._by_rows else attended
 
     def gated(self, x: Activation, weight: Weight) -> Activation:
         """See `Kernels.gated`."""
@@ -204,25 +196,20 @@ class HopperKernels:
 
 
 def load_hopper(
-    geometry: Geometry, device: torch.device, quantised: bool, fast: Fast = EXACT
+    geometry: Geometry, device: torch.device, quantised: bool, fp8_attention: bool = False
 ) -> tuple[HopperKernels, str]:
     """The kernels for a model in BF16 or FP8, and a sentence about what was chosen.
 
     Raises:
-        ModelError: no FP8 product works, or not what `fast` asks for.
+        ModelError: no FP8 product works, or FP8 attention does not where it is asked for.
     """
-
     products = Products(_no_fp8, _no_fp8)
     sentence = "Products run in BF16 on cuBLAS."
-    if fast.rows:
-        products, sentence = choose_row_products(device)
-    elif quantised:
+    if quantised:
         products, sentence = choose_products(device)
-    dense = load_fp8_attention(geometry, device) if fast.attention else load_flash_attention()
-    attention = "FlashAttention-3, long context in FP8," if fast.attention else "FlashAttention-3"
-    kernels = HopperKernels(
-        geometry, device, torch.bfloat16, quantised, products, dense, by_rows=fast.rows
-    )
+    dense = load_fp8_attention(geometry, device) if fp8_attention else load_flash_attention()
+    attention = "FlashAttention-3, long context in FP8," if fp8_attention else "FlashAttention-3"
+    kernels = HopperKernels(geometry, device, torch.bfloat16, quantised, products, dense)
     return kernels, f"Hopper kernels: {attention} and Triton. {sentence}"
 
 

@@ -4,7 +4,7 @@
     delta     (n, hidden)            optional
     weight    (hidden,)
     out       (n, hidden)            the norm of the sum
-    scales    (n, hidden / 128)      float32 by columns, where quantised; (n, 1) by rows
+    scales    (n, hidden / 128)      float32 by columns, where quantised
 
 The norm is taken of the rounded sum, in float32, and rounded once.
 """
@@ -69,7 +69,6 @@ def add_norm(
     epsilon: float,
     out_dtype: torch.dtype,
     quantised: bool,
-    by_rows: bool = False,
 ) -> Activation:
     """Add `delta` to `residual` in place and return the sum's RMS norm.
 
@@ -79,7 +78,6 @@ def add_norm(
         epsilon: added to the mean square.
         out_dtype: of the norm's values.
         quantised: scale the norm in groups of 128; `hidden` is then a multiple of 128.
-        by_rows: scale it by whole rows instead.
 
     Raises:
         RunError: a shape, stride or dtype that the kernel cannot read.
@@ -87,12 +85,11 @@ def add_norm(
     rows, width = residual.shape
     require(residual.is_contiguous(), "add_norm", "residual is not contiguous")
     require(weight.shape == (width,), "add_norm", f"weight is {tuple(weight.shape)}")
-    grouped = quantised and not by_rows
-    require(not grouped or width % GROUP == 0, "add_norm", f"{width} columns make no groups")
+    require(not quantised or width % GROUP == 0, "add_norm", f"{width} columns make no groups")
     if delta is not None:
         require_rows(delta, width, "add_norm", "delta")
         require(delta.is_contiguous() and len(delta) == rows, "add_norm", "delta differs")
-    out = empty_activation(rows, width, residual.device, out_dtype, quantised, by_rows)
+    out = empty_activation(rows, width, residual.device, out_dtype, quantised)
     block = max(GROUP, triton.next_power_of_2(width))
     if rows:
         _add_norm[(rows,)](
@@ -106,7 +103,7 @@ def add_norm(
             column_stride(out.scales),
             ADD=delta is not None,
             QUANTISE=quantised,
-            GROUP=block if by_rows else GROUP,
+            GROUP=GROUP,
             BLOCK=block,
             num_warps=4,
         )

@@ -21,21 +21,15 @@ _TOLERANCE = 5e-3  # BF16 rounding of a product alone is 1.7e-3
 _FP8_TOLERANCE = 4e-2  # e4m3 rounding alone is 2.3e-2
 
 
-def products_error(products: Products, device: torch.device, by_rows: bool) -> float | None:
-    """The relative error of small products against float64 where one is too large.
-
-    Args:
-        products: they are tried on `device`.
-        by_rows: they take one scale a row, not one a group or block.
-    """
+def products_error(products: Products, device: torch.device) -> float | None:
+    """The relative error of small products on `device` against float64 where one is too large."""
     rows, width, columns = 130, 512, 768
     draw = torch.Generator(device).manual_seed(1)
     kind = torch.float8_e4m3fn
     x = torch.randn(rows, width, device=device, generator=draw).to(kind)
     weight = torch.randn(columns, width, device=device, generator=draw).to(kind)
-    groups = 1 if by_rows else width // GROUP
+    groups, blocks = width // GROUP, columns // GROUP
     scales = torch.rand(rows, groups, device=device, generator=draw) + 0.5
-    blocks = columns if by_rows else columns // GROUP
     factors = torch.rand(blocks, groups, device=device, generator=draw) * 0.1
     left, right = Activation(x, scales), Weight(weight, factors)
     expected = widened(x, scales).double() @ widened(weight, factors).double().T
