@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import covey
-from covey.execution.answers import Answers
-from covey.execution.lookup import Lookups, RowDocuments
+from covey.execution.answers import QueryAnswers
+from covey.execution.udf import AnswerUDFs, RowDocuments
 from covey.prompts.documents import DocumentStore
 from covey.sql.lift import lift
 from covey.testing import PlantedModel
@@ -130,7 +130,7 @@ def test_a_query_inside_a_query_keeps_to_its_own(con: covey.Connection) -> None:
 
 def test_a_planned_call_that_nothing_asked_gives_no_answer(con: covey.Connection) -> None:
     documents, objects = DocumentStore(), con.new_objects()
-    lookups = Lookups(objects, Answers(), documents)
+    lookups = AnswerUDFs(objects, QueryAnswers(), documents)
     sql = "SELECT AI.IF(PROMPT('q {0}', a)) FROM t"
     calls = lift(sql, con.duckdb, prefix=objects.prefix).calls
     lookups.register(calls)

@@ -1,6 +1,6 @@
 """Runs one random query through Covey and through the oracle.
 
-`COVEY_FUZZ_EXAMPLES` is the number of examples of all stages together (2,000 unless
+`COVEY_FUZZ_EXAMPLES` is the number of examples of all operators together (2,000 unless
 set; a nightly run raises it), `COVEY_FUZZ_SEED` the seed (0 unless set). A failure
 prints both texts, the tables as statements, and the two variables to see it again.
 """
@@ -20,7 +20,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, Phase, event, note, seed, settings
 
 import covey
-from covey.execution import flow, run
+from covey.execution import pipeline, run
 from covey.testing import PlantedModel
 from differential.compare import difference
 from differential.oracle import Asked, Oracle, Recorder, classification, judgement
@@ -114,7 +114,7 @@ class Pair:
         """The result, of every other text read in batches, of which the first are very small."""
         if zlib.crc32(text.encode()) % 2:
             return query.arrow()
-        with patch.object(flow, "FIRST_BATCH", 2), patch.object(run, "FIRST_BATCH", 2):
+        with patch.object(pipeline, "FIRST_BATCH", 2), patch.object(run, "FIRST_BATCH", 2):
             return pa.Table.from_batches(list(query.batches(early=True)))
 
     def _check_refusal(self, text: str) -> None:

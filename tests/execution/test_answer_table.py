@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.execution.answers import AnswerTable
-from covey.execution.lookup import distinct_rows
+from covey.execution.udf import distinct_rows
 from covey.prompts.question import Question, QuestionKind
 
 ids = st.integers(0, 6)

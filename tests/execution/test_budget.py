@@ -9,7 +9,7 @@ import pytest
 
 import covey
 from covey.errors import BudgetError, InputError, RunError
-from covey.execution.budget import Budget, BudgetWatch
+from covey.execution.budget import Budget, BudgetGuard
 from covey.plan.forecast import Forecast, Range
 from covey.testing import PlantedModel
 
@@ -104,14 +104,14 @@ def test_nothing_but_runs_is_refused() -> None:
 
 def test_seconds_and_money_by_the_clock() -> None:
     now = [100.0]
-    watch = BudgetWatch(Budget(max_seconds=10.0), None, clock=lambda: now[0])
+    watch = BudgetGuard(Budget(max_seconds=10.0), None, clock=lambda: now[0])
     watch.start()
     now[0] += 9.0
     watch.after(5, 50)
     now[0] += 2.0
     with pytest.raises(BudgetError, match=r"took 11 s, and max_seconds allows 10 s. 6 prompts"):
         watch.after(1, 10)
-    watch = BudgetWatch(Budget(max_cost=1.0), 3600.0, clock=lambda: now[0])
+    watch = BudgetGuard(Budget(max_cost=1.0), 3600.0, clock=lambda: now[0])
     watch.start()
     now[0] += 2.0
     with pytest.raises(BudgetError, match=r"cost \$2.00, and max_cost allows \$1.00"):

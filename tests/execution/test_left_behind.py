@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import covey
-from covey.execution import dry_run, flow, run
+from covey.execution import dry_run, pipeline, run
 from covey.testing import PlantedModel
 
 # Places of an interrupt in each action; a nightly run takes all of them.
@@ -94,7 +94,7 @@ def state(real: duckdb.DuckDBPyConnection) -> list[list[Any]]:
 
 @pytest.fixture
 def con(monkeypatch: pytest.MonkeyPatch) -> Iterator[covey.Connection]:
-    for module in (flow, run):
+    for module in (pipeline, run):
         monkeypatch.setattr(module, "FIRST_BATCH", 3)
     monkeypatch.setattr(dry_run, "SAMPLE_ROWS", 3)
     model = PlantedModel(lambda question, documents: 0.9 if "a" in documents[0] else 0.2)

@@ -51,7 +51,7 @@ def test_time_counts_between_the_rounds_of_duckdb(monkeypatch: pytest.MonkeyPatc
         if answered == 0:
             raise BudgetError("late")
 
-    monkeypatch.setattr("covey.execution.budget.BudgetWatch.after", late)
+    monkeypatch.setattr("covey.execution.budget.BudgetGuard.after", late)
     with planted() as con, pytest.raises(BudgetError, match="late"):
         con.sql(QUERY, max_seconds=1e6).run()
     assert seen == [(0, 0)]

@@ -11,7 +11,7 @@ import pytest
 import covey
 from covey.engine.base import Answers
 from covey.errors import RunError
-from covey.execution.lookup import Lookups
+from covey.execution.udf import AnswerUDFs
 from covey.testing import PlantedModel
 from covey.testing.planted import PlantedSession
 
@@ -41,9 +41,9 @@ def test_a_planned_call_that_was_given_no_rows_fails_the_query(
     con: covey.Connection, read: Callable[[covey.Connection], object], monkeypatch
 ) -> None:
     con.run("CREATE TABLE t2 AS FROM t")
-    monkeypatch.setattr(Lookups, "set_rows", lambda *arguments: None)
-    monkeypatch.setattr(Lookups, "begin", lambda *arguments: None)
-    monkeypatch.setattr(Lookups, "_by_text", Lookups._by_row)
+    monkeypatch.setattr(AnswerUDFs, "set_rows", lambda *arguments: None)
+    monkeypatch.setattr(AnswerUDFs, "begin", lambda *arguments: None)
+    monkeypatch.setattr(AnswerUDFs, "_by_text", AnswerUDFs._by_row)
     with pytest.raises(RunError, match=r"AI\.\w+ was planned and never asked"):
         read(con)
     assert not con.sql("FROM duckdb_tables() WHERE table_name = 'u'").fetchall()

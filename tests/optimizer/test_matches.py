@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import covey
-from covey.execution.lookup import Lookups
+from covey.execution.udf import AnswerUDFs
 from covey.testing import PlantedModel
 
 CHAIN = "FROM t AS a JOIN p ON J(a.s, p.s) JOIN t AS b ON K(b.s, p.s)"
@@ -91,13 +91,13 @@ def test_limit_gives_some_of_the_rows(connection, limit):
 
 def test_a_chain_looks_up_pairs_and_not_rows(connection, monkeypatch):
     looked_up = Counter()
-    read = Lookups._read
+    read = AnswerUDFs._read
 
     def counted(self, call, ids, note):
         looked_up[query] += len(ids)
         return read(self, call, ids, note)
 
-    monkeypatch.setattr(Lookups, "_read", counted)
+    monkeypatch.setattr(AnswerUDFs, "_read", counted)
     for name in ("t", "p"):  # many more rows than pairs
         table = connection.duckdb.sql(
             f"SELECT id + 100 * n AS id, k, s FROM {name}, range(6) AS r(n)"

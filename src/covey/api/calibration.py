@@ -25,8 +25,8 @@ from covey.api.tables import start
 from covey.api.written import sql_expression
 from covey.arrays import Bool, Float64, Int64
 from covey.errors import InputError
-from covey.execution.answers import Answers
-from covey.execution.readout import sigmoid
+from covey.execution.answers import QueryAnswers
+from covey.execution.sql_values import sigmoid
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Calibration
 from covey.sql.derived import Derived, Piece, Written
@@ -156,7 +156,7 @@ def _calibrate(
     found = measure(question, truths[known].astype(np.bool_), margins[known], int((~known).sum()))
     planning = Planning(connection, connection.dialect, None)
     statement = Derived([Piece(text, Written(text), 0)])
-    with planning.planned(statement, Answers(), DocumentStore()) as planned:
+    with planning.planned(statement, QueryAnswers(), DocumentStore()) as planned:
         connection.calibrations[planned.plan.calls[0].question] = found.calibration
     return found
 

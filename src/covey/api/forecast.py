@@ -13,7 +13,7 @@ import duckdb
 from covey.api.planning import Planned, Planning, run_error
 from covey.engine.outlook import ByteMeasure, Outlook
 from covey.errors import InputError, ModelError, RunError
-from covey.execution.answers import Answers
+from covey.execution.answers import QueryAnswers
 from covey.execution.dry import Stored
 from covey.execution.dry_run import DryRun
 from covey.execution.lengths import LengthBook
@@ -161,7 +161,7 @@ def explained(planning: Planning, expanded: Derived) -> Explained:
     Raises:
         QueryError: it is wrong; at the place in the user's text.
     """
-    answers, documents = Answers(), DocumentStore()
+    answers, documents = QueryAnswers(), DocumentStore()
     with planning.planned(expanded, answers, documents) as planned:
         plan = planned.plan
         if not plan.calls:
@@ -193,7 +193,7 @@ def _stored(connection: Connection, outlook: Outlook, documents: DocumentStore) 
 def _forecast(
     connection: Connection,
     planned: Planned,
-    parts: tuple[Answers, DocumentStore],
+    parts: tuple[QueryAnswers, DocumentStore],
     outlook: Outlook,
     note: str | None,
 ) -> Forecast:

@@ -11,8 +11,8 @@ import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
 from covey.errors import QueryError, RunError, UnsupportedError
-from covey.execution.answers import Answers
-from covey.execution.lookup import Lookups
+from covey.execution.answers import QueryAnswers
+from covey.execution.udf import AnswerUDFs
 from covey.logical.calls import AICall
 from covey.optimizer.planner import make_plan
 from covey.plan.nodes import PhysicalPlan
@@ -48,7 +48,7 @@ class Planned:
     """
 
     plan: PhysicalPlan
-    lookups: Lookups
+    lookups: AnswerUDFs
     objects: TemporaryObjects
 
 
@@ -112,7 +112,7 @@ class Planning:
 
     @contextmanager
     def planned(
-        self, expanded: Derived, answers: Answers, documents: DocumentStore
+        self, expanded: Derived, answers: QueryAnswers, documents: DocumentStore
     ) -> Iterator[Planned]:
         """The plan, with its tables and look-ups in place until the block is left.
 
@@ -121,7 +121,7 @@ class Planning:
         """
         connection = self.connection
         objects = connection.new_objects()
-        lookups = Lookups(objects, answers, documents)
+        lookups = AnswerUDFs(objects, answers, documents)
         try:
             with self._located(expanded):
                 lifted = lift(expanded.text, connection.duckdb, self.dialect, objects.prefix)

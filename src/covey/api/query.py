@@ -16,9 +16,9 @@ from covey.api.parameters import Filled, Parameters
 from covey.api.planning import Columns, Planning, Schema
 from covey.api.statement import Statement, make_statement
 from covey.errors import BudgetError, InputError, QueryError
-from covey.execution.answers import Answers
+from covey.execution.answers import QueryAnswers
 from covey.execution.bridge import batches_of
-from covey.execution.budget import NO_BUDGET, Budget, BudgetWatch
+from covey.execution.budget import NO_BUDGET, Budget, BudgetGuard
 from covey.execution.report import Report, joined
 from covey.plan.explain import one_line
 from covey.prompts.documents import DocumentStore
@@ -74,7 +74,7 @@ class Query:
         self._explained: list[Explained] = []
         self._reports: list[Report] = []
         # Kept from `batches` to a run: nothing is asked twice.
-        self._asked = Answers(), DocumentStore()
+        self._asked = QueryAnswers(), DocumentStore()
         self._result: pa.Table | None = None
         self._report: Report | None = None
         # What the result, or the last statement as it is planned, is known to fit.
@@ -218,7 +218,7 @@ class Query:
             self._explained = forecasts
         report = reports[0] if len(reports) == 1 else joined(reports)
         self._reports, self._report, self._result = reports, report, result
-        self._asked = Answers(), DocumentStore()
+        self._asked = QueryAnswers(), DocumentStore()
         return result, report
 
     def _accepting(self, form: Form) -> Callable[[Columns], None]:
@@ -268,7 +268,7 @@ class Query:
         text = textwrap.shorten(self._statements[-1].text, 100, placeholder=" …")
         return f"<covey.Query: {text}; {state}>"
 
-    def _watch(self) -> BudgetWatch | None:
+    def _watch(self) -> BudgetGuard | None:
         """What stops a run; None without a budget.
 
         Raises:
@@ -278,14 +278,14 @@ class Query:
         if not self._budget.limits:
             return None
         if self._budget.max_cost is None:
-            return BudgetWatch(self._budget, None)
+            return BudgetGuard(self._budget, None)
         price = connection.hourly
         if price is None:
             raise InputError(
                 "max_cost needs a price, and this device has none that Covey knows. Give "
                 "price_per_hour to covey.connect, in US dollars, or set COVEY_PRICE_PER_HOUR."
             )
-        return BudgetWatch(self._budget, price)
+        return BudgetGuard(self._budget, price)
 
     def batches(self, *, early: bool = False) -> Generator[pa.RecordBatch, None, None]:
         """The rows of the result in Arrow batches, the whole of which is never held.

@@ -11,10 +11,10 @@ import pyarrow as pa
 from covey.api.forecast import Explained, explained
 from covey.api.planning import Columns, Planned, Planning, Schema, failures
 from covey.errors import InputError, QueryError, UnsupportedError
-from covey.execution.answers import Answers
+from covey.execution.answers import QueryAnswers
 from covey.execution.ask import Asker
 from covey.execution.bridge import Batches, Relations, batches_of, result
-from covey.execution.budget import BudgetWatch
+from covey.execution.budget import BudgetGuard
 from covey.execution.report import OperatorReport, Report
 from covey.execution.run import Runner
 from covey.execution.stop import Interrupts
@@ -77,9 +77,9 @@ class Statement:
 
     def run(
         self,
-        answers: Answers,
+        answers: QueryAnswers,
         documents: DocumentStore,
-        watch: BudgetWatch | None = None,
+        watch: BudgetGuard | None = None,
         accept: Accept | None = None,
     ) -> Outcome:
         """Run it, asking only what `answers` lacks.
@@ -102,9 +102,9 @@ class Statement:
 
     def batches(
         self,
-        answers: Answers,
+        answers: QueryAnswers,
         documents: DocumentStore,
-        watch: BudgetWatch | None,
+        watch: BudgetGuard | None,
         tell: Callable[[Report], None],
         accept: Accept,
         *,
@@ -145,9 +145,9 @@ class Statement:
     def _asking(
         self,
         planned: Planned,
-        answers: Answers,
+        answers: QueryAnswers,
         documents: DocumentStore,
-        watch: BudgetWatch | None,
+        watch: BudgetGuard | None,
     ) -> Iterator[tuple[Runner, Report]]:
         """What runs the plan, and the report it writes; in the block the model may be asked."""
         connection, plan = self._planning.connection, planned.plan
@@ -181,7 +181,7 @@ class Statement:
 
     def _planned(self) -> AbstractContextManager[Planned]:
         """The plan alone: nothing is asked."""
-        return self._planning.planned(self._expanded, Answers(), DocumentStore())
+        return self._planning.planned(self._expanded, QueryAnswers(), DocumentStore())
 
 
 def _telling(rows: Batches, report: Report, tell: Callable[[Report], None]) -> Batches:
@@ -197,9 +197,9 @@ class WholeStatement(Statement):
 
     def batches(
         self,
-        answers: Answers,
+        answers: QueryAnswers,
         documents: DocumentStore,
-        watch: BudgetWatch | None,
+        watch: BudgetGuard | None,
         tell: Callable[[Report], None],
         accept: Accept,
         *,
@@ -225,9 +225,9 @@ class TransactionStatement(WholeStatement):
 
     def run(
         self,
-        answers: Answers,
+        answers: QueryAnswers,
         documents: DocumentStore,
-        watch: BudgetWatch | None = None,
+        watch: BudgetGuard | None = None,
         accept: Accept | None = None,
     ) -> Outcome:
         with failures():
@@ -242,9 +242,9 @@ class ExplainStatement(WholeStatement):
 
     def run(
         self,
-        answers: Answers,
+        answers: QueryAnswers,
         documents: DocumentStore,
-        watch: BudgetWatch | None = None,
+        watch: BudgetGuard | None = None,
         accept: Accept | None = None,
     ) -> Outcome:
         return _plan_table(self.explained().text()), Report(rows=1)
@@ -260,9 +260,9 @@ class ExplainAnalyzeStatement(ExplainStatement):
 
     def run(
         self,
-        answers: Answers,
+        answers: QueryAnswers,
         documents: DocumentStore,
-        watch: BudgetWatch | None = None,
+        watch: BudgetGuard | None = None,
         accept: Accept | None = None,
     ) -> Outcome:
         before = self.explained()
@@ -277,9 +277,9 @@ class DescribeStatement(WholeStatement):
 
     def run(
         self,
-        answers: Answers,
+        answers: QueryAnswers,
         documents: DocumentStore,
-        watch: BudgetWatch | None = None,
+        watch: BudgetGuard | None = None,
         accept: Accept | None = None,
     ) -> Outcome:
         with self._planned() as planned, failures():
@@ -317,9 +317,9 @@ class ViewStatement(WholeStatement):
 
     def run(
         self,
-        answers: Answers,
+        answers: QueryAnswers,
         documents: DocumentStore,
-        watch: BudgetWatch | None = None,
+        watch: BudgetGuard | None = None,
         accept: Accept | None = None,
     ) -> Outcome:
         with self._planned() as planned, failures():

@@ -1,4 +1,4 @@
-"""What the batches of a flow tell the engine about the documents that come first in its prompts."""
+"""What a pipeline tells the engine about the documents that come first in its prompts."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import numpy as np
 from covey.arrays import Int64, distinct, without
 from covey.execution.asking import Asking
 from covey.execution.steps import StepRunner
-from covey.plan.nodes import Ask, DocumentColumn, Flow
+from covey.plan.nodes import Ask, DocumentColumn, Pipeline
 from covey.prompts.documents import NULL_ID
 
 # UTF-8 bytes of a token, on the low side: what is to fit had better do.
 BYTES_A_TOKEN = 3.0
 
 
-class FlowAnchors:
-    """The anchors of a flow's calls, and which of them are still to be read.
+class PipelineAnchors:
+    """The anchors of a pipeline's calls, and which of them are still to be read.
 
-    Those of the flow's own source go with their rows. Those of other tables are read by batch
+    Those of the pipeline's own source go with their rows. Those of other tables are read by batch
     after batch, and stay until the last is through.
 
     Args:
-        step: the flow.
+        step: the pipeline.
         runner: knows the documents of rows.
         asker: the engine's side.
     """
 
-    def __init__(self, step: Flow, runner: StepRunner, asker: Asking) -> None:
+    def __init__(self, step: Pipeline, runner: StepRunner, asker: Asking) -> None:
         self._runner = runner
         self._asker = asker
         self._source = step.table
@@ -36,7 +36,7 @@ class FlowAnchors:
         self._fitting: dict[DocumentColumn, bool] = {}
 
     def may_stay(self, ask: Ask) -> bool:
-        """Whether a call's anchors are of another table than the flow's source, and fit together.
+        """Whether a call's anchors are of another table than the source, and fit together.
 
         Where they do not, each batch would push out what the next one reads first.
         """

@@ -161,7 +161,7 @@ class _SortedPlaces:
         self._new.clear()
 
 
-class Answers:
+class QueryAnswers:
     """All answers of one query: one table a question."""
 
     def __init__(self) -> None:

@@ -15,12 +15,12 @@ from covey.arrays import Float64, Int64
 from covey.engine.base import Answers as EngineAnswers
 from covey.engine.base import Engine, EngineSession, OutOfMemory, PromptBatch, carry_on
 from covey.errors import RunError
-from covey.execution.answers import Answers
-from covey.execution.budget import BudgetWatch
+from covey.execution.answers import QueryAnswers
+from covey.execution.budget import BudgetGuard
 from covey.execution.memory import open_session, shrink
 from covey.execution.progress import Progress
-from covey.execution.readout import true_of
 from covey.execution.report import MAX_ERRORS_KEPT, OperatorReport, Report, RowError
+from covey.execution.sql_values import true_of
 from covey.execution.stop import Interrupts, Stopped
 from covey.execution.store.session import StoredAnswers
 from covey.execution.store.store import AnswerStore
@@ -54,13 +54,13 @@ class Asker:
         self,
         load: Callable[[], Engine],
         documents: DocumentStore,
-        answers: Answers,
+        answers: QueryAnswers,
         report: Report,
         progress: Progress,
         interrupts: Interrupts,
         store: AnswerStore | None = None,
         known: Callable[[], tuple[str, str] | None] = lambda: None,
-        watch: BudgetWatch | None = None,
+        watch: BudgetGuard | None = None,
     ) -> None:
         self._known = known
         self._watch = watch

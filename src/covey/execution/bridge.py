@@ -12,8 +12,8 @@ import pyarrow as pa
 from covey.arrays import Bool, Int64
 from covey.errors import RunError
 from covey.execution.arrow_types import carried, marked
+from covey.plan.join_graph import Batch, Condition, JoinGraph
 from covey.plan.nodes import DocumentColumn, Load, Match, Prune
-from covey.plan.rows import Batch, Condition, JoinRows
 from covey.sql.bind import in_transaction
 from covey.sql.temporary import TemporaryObjects, finish
 from covey.sql.text import quote_name
@@ -136,7 +136,7 @@ class Relations:
 
     def passing(
         self,
-        graph: JoinRows,
+        graph: JoinGraph,
         sources: tuple[int, ...],
         rows: list[Int64],
         condition: Condition,

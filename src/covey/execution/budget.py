@@ -74,7 +74,7 @@ class Budget:
 NO_BUDGET = Budget()
 
 
-class BudgetWatch:
+class BudgetGuard:
     """Stops a run that passes its budget.
 
     Args:

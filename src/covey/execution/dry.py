@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from covey.arrays import Bool, Float64, Int64
-from covey.execution.answers import Answers
+from covey.execution.answers import QueryAnswers
 from covey.execution.lengths import LengthBook
-from covey.execution.readout import log_odds, true_of
+from covey.execution.sql_values import log_odds, true_of
 from covey.logical.calls import AICall, Reading
 from covey.plan.forecast import Tally
 from covey.prompts.question import Question, QuestionKind
@@ -45,7 +45,7 @@ class DryAsker:
 
     def __init__(
         self,
-        answers: Answers,
+        answers: QueryAnswers,
         lengths: LengthBook,
         rates: Mapping[int, float],
         room: int | None,

@@ -13,16 +13,16 @@ from functools import partial
 import duckdb
 
 from covey.errors import RunError
-from covey.execution.answers import Answers
+from covey.execution.answers import QueryAnswers
 from covey.execution.bridge import Relations
 from covey.execution.dry import DryAsker, Stored
-from covey.execution.flow import FlowRunner
 from covey.execution.lengths import LengthBook
-from covey.execution.lookup import Lookups
+from covey.execution.pipeline import PipelineRunner
 from covey.execution.steps import StepRunner
+from covey.execution.udf import AnswerUDFs
 from covey.plan.choice import Chooser, Decision
 from covey.plan.forecast import DryResult, LoadForecast
-from covey.plan.nodes import UNREAD, Ask, DocumentColumn, Flow, Load, PhysicalPlan, Prune, Step
+from covey.plan.nodes import UNREAD, Ask, DocumentColumn, Load, PhysicalPlan, Pipeline, Prune, Step
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import in_transaction
 from covey.sql.temporary import TemporaryObjects
@@ -63,8 +63,8 @@ class DryRun:
         plan: PhysicalPlan,
         connection: duckdb.DuckDBPyConnection,
         objects: TemporaryObjects,
-        lookups: Lookups,
-        answers: Answers,
+        lookups: AnswerUDFs,
+        answers: QueryAnswers,
         documents: DocumentStore,
         lengths: LengthBook,
         room: int | None,
@@ -133,13 +133,13 @@ class DryRun:
             sample = self._samples.get(step.table)
             query = step.query if sample is None else f"SELECT * FROM {sample}"
             steps.load(replace(step, query=query))
-        elif isinstance(step, Flow):
-            flow = FlowRunner(step, steps, asker, self._chooser)
-            flow.run()
-            self._decisions += flow.decisions
+        elif isinstance(step, Pipeline):
+            pipeline = PipelineRunner(step, steps, asker, self._chooser)
+            pipeline.run()
+            self._decisions += pipeline.decisions
             for ask in step.asks:
                 self._scale(ask, asker, whole)
-            self._limit(step, flow.found, asker)
+            self._limit(step, pipeline.found, asker)
         elif isinstance(step, Ask):
             for _ in steps.ask(step):
                 pass
@@ -151,8 +151,8 @@ class DryRun:
             # What LIMIT lets through is as many rows of a sample as of the whole.
             whole.add(step.table)
 
-    def _limit(self, step: Flow, found: int, asker: DryAsker) -> None:
-        """Of a flow that LIMIT ends, having found so many rows in the sample."""
+    def _limit(self, step: Pipeline, found: int, asker: DryAsker) -> None:
+        """Of a pipeline that LIMIT ends, having found so many rows in the sample."""
         tables = [relation.table for relation in step.rows.relations]
         if step.needed is None or step.found is None:
             return
@@ -216,7 +216,7 @@ class DryRun:
 
     def _pairs(self) -> int:
         """Pairs to look at: under a LIMIT each is looked at many times over."""
-        limited = any(isinstance(s, Flow) and s.needed is not None for s in self._plan.steps)
+        limited = any(isinstance(s, Pipeline) and s.needed is not None for s in self._plan.steps)
         return SAMPLE_PAIRS_OF_LIMIT if limited else SAMPLE_PAIRS
 
     def _sample(self, load: Load, taken: int) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from covey.arrays import Int64
-from covey.plan.nodes import Ask, Flow, Stage, Stop
-from covey.plan.rows import Target, tied
+from covey.plan.join_graph import Target, tied
+from covey.plan.nodes import Ask, Operator, Pipeline, Stop
 
 
 class Partners:
@@ -65,15 +65,15 @@ class Partners:
         return np.cumsum(new) - 1
 
 
-def first_match(flow: Flow, ask: Ask, left: Sequence[Stage]) -> Stop | None:
+def first_match(pipeline: Pipeline, ask: Ask, left: Sequence[Operator]) -> Stop | None:
     """When a row that a DISTINCT shows needs no more partners: behind all other conditions.
 
     Args:
-        flow: the rows on their way.
+        pipeline: the rows on their way.
         ask: about to be asked.
-        left: the stages that are not decided, its own among them.
+        left: the operators that are not decided, its own among them.
     """
-    shown, target = flow.shown, ask.target
+    shown, target = pipeline.shown, ask.target
     if shown is None or target is None or len(left) != 1 or left[0].passes is None:
         return None
     if left[0].asks[-1].call != ask.call:
@@ -81,10 +81,10 @@ def first_match(flow: Flow, ask: Ask, left: Sequence[Stage]) -> Stop | None:
     keys = [source for source in target.sources if source in shown]
     if not 0 < len(keys) < len(target.sources) or target.sources[: len(keys)] != tuple(keys):
         return None
-    passes = [stage.passes for stage in flow.stages if stage.passes is not None]
+    passes = [operator.passes for operator in pipeline.operators if operator.passes is not None]
     # What the other sources are tied to must all be in the keys, or a match for one row
     # would decide another.
-    conditions = [*flow.rows.conditions, *passes]
+    conditions = [*pipeline.rows.conditions, *passes]
     if not tied(frozenset(target.sources) - shown, shown, conditions) <= set(keys):
         return None
     return Stop(len(keys), "", Target(tuple(keys), (left[0].passes,)))

@@ -12,12 +12,12 @@ import pyarrow as pa
 from covey.errors import RunError
 from covey.execution.ask import Asker
 from covey.execution.bridge import Batches, Relations
-from covey.execution.flow import FIRST_BATCH, FlowRunner
-from covey.execution.lookup import Lookups
+from covey.execution.pipeline import FIRST_BATCH, PipelineRunner
 from covey.execution.report import Report
 from covey.execution.steps import DRAWS_OTHERS, StepRunner
+from covey.execution.udf import AnswerUDFs
 from covey.plan.choice import Chooser
-from covey.plan.nodes import Ask, Flow, Load, Match, PhysicalPlan, Piece, Step
+from covey.plan.nodes import Ask, Load, Match, PhysicalPlan, Pipeline, RangeQuery, Step
 from covey.prompts.documents import DocumentStore
 
 # Rows of a source that are enough for a piece of the result.
@@ -41,7 +41,7 @@ class Runner:
         self,
         plan: PhysicalPlan,
         relations: Relations,
-        lookups: Lookups,
+        lookups: AnswerUDFs,
         asker: Asker,
         documents: DocumentStore,
         report: Report,
@@ -95,7 +95,7 @@ class Runner:
                 yield batch
                 began = time.perf_counter()
 
-    def pieces(self, piece: Piece) -> Batches:
+    def pieces(self, piece: RangeQuery) -> Batches:
         """Ask, and give the rows that are final meanwhile; see `PhysicalPlan.piece`.
 
         Time that the reader takes is not counted, nor charged to a budget.
@@ -128,14 +128,14 @@ class Runner:
         if not self._report.rows and empty is not None:
             yield empty
 
-    def _ask_and_read(self, piece: Piece) -> Batches:
+    def _ask_and_read(self, piece: RangeQuery) -> Batches:
         *before, last = self._plan.steps
         for step in before:
             self._step(step)
-        if not isinstance(last, Flow):
-            raise RunError("A result in pieces comes from no flow: the plan is damaged.")
+        if not isinstance(last, Pipeline):
+            raise RunError("A result in pieces comes from no pipeline: the plan is damaged.")
         done, total = 0, self._steps.rows_of(last.table)
-        with closing(self._flow(last, early=True)) as ends:
+        with closing(self._pipeline(last, early=True)) as ends:
             for end in ends if total else [0]:
                 # Each piece joins the other sources anew, so that they are no smaller than
                 # an eighth of what came before, while that is not too long to wait.
@@ -144,13 +144,13 @@ class Runner:
                     yield from self._read(piece.query(done, end - 1))
                     done = end
 
-    def _flow(self, step: Flow, *, early: bool = False) -> Generator[int, None, None]:
-        """Run a flow; see `FlowRunner.through`."""
-        flow = FlowRunner(step, self._steps, self._asker, self._chooser, early)
+    def _pipeline(self, step: Pipeline, *, early: bool = False) -> Generator[int, None, None]:
+        """Run a pipeline; see `PipelineRunner.through`."""
+        pipeline = PipelineRunner(step, self._steps, self._asker, self._chooser, early)
         try:
-            yield from flow.through()
+            yield from pipeline.through()
         finally:
-            self._report.decisions += flow.decisions
+            self._report.decisions += pipeline.decisions
 
     def _read(self, query: str) -> Batches:
         with closing(self._relations.batches(query)) as rows:
@@ -171,8 +171,8 @@ class Runner:
             self._steps.load(step)
         elif isinstance(step, Match):
             self._steps.match(step)
-        elif isinstance(step, Flow):
-            for _ in self._flow(step):
+        elif isinstance(step, Pipeline):
+            for _ in self._pipeline(step):
                 pass
         elif isinstance(step, Ask):
             for tickets in self._steps.ask(step):

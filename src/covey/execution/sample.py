@@ -1,4 +1,4 @@
-"""What is found out before the rows of a flow are asked: facts, and answers about a sample."""
+"""What is found out before the rows of a pipeline are asked: facts, and answers about a sample."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from covey.arrays import Int64
 from covey.execution.asking import Asking
 from covey.execution.steps import StepRunner
-from covey.plan.choice import FlowChoice, FlowFacts, Texts
-from covey.plan.nodes import Ask, DocumentColumn, Flow, Stage
-from covey.plan.rows import Target
+from covey.plan.choice import OrderChoice, PipelineFacts, Texts
+from covey.plan.join_graph import Target
+from covey.plan.nodes import Ask, DocumentColumn, Operator, Pipeline
 
 # Texts of a column that are measured.
 MEASURED = 256
@@ -22,20 +22,20 @@ COUNTED = 50_000_000
 SEED = 0
 
 
-def flow_facts(flow: Flow, runner: StepRunner) -> FlowFacts:
-    """What DuckDB knows of a flow whose sources are loaded."""
-    rows = tuple(runner.rows_of(relation.table) for relation in flow.rows.relations)
-    columns = dict.fromkeys(column for ask in flow.asks for column in ask.documents)
+def pipeline_facts(pipeline: Pipeline, runner: StepRunner) -> PipelineFacts:
+    """What DuckDB knows of a pipeline whose sources are loaded."""
+    rows = tuple(runner.rows_of(relation.table) for relation in pipeline.rows.relations)
+    columns = dict.fromkeys(column for ask in pipeline.asks for column in ask.documents)
     texts = {column: _texts(column, runner) for column in columns}
     matches: dict[frozenset[int], float] = {}
-    for sources in {c.sources for c in flow.rows.conditions if len(c.sources) > 1}:
+    for sources in {c.sources for c in pipeline.rows.conditions if len(c.sources) > 1}:
         if all(rows[i] for i in sources):
-            matches[sources] = _matching(flow, runner, rows, tuple(sorted(sources)))
-    return FlowFacts(rows, texts, matches)
+            matches[sources] = _matching(pipeline, runner, rows, tuple(sorted(sources)))
+    return PipelineFacts(rows, texts, matches)
 
 
 def _matching(
-    flow: Flow, runner: StepRunner, rows: tuple[int, ...], sources: tuple[int, ...]
+    pipeline: Pipeline, runner: StepRunner, rows: tuple[int, ...], sources: tuple[int, ...]
 ) -> float:
     """The share of combinations that pass, by some rows of one source where there are many."""
     first, others = rows[sources[0]], math.prod(rows[i] for i in sources[1:])
@@ -44,7 +44,7 @@ def _matching(
     if taken < first:
         drawn = np.sort(np.random.default_rng(SEED).permutation(first)[:taken])
         batch = runner.batch(sources[0], drawn)
-    query = flow.rows.query(Target(sources), (), batch)
+    query = pipeline.rows.query(Target(sources), (), batch)
     return runner.count(f"SELECT count(*) FROM ({query})") / (taken * others)
 
 
@@ -56,26 +56,28 @@ def _texts(column: DocumentColumn, runner: StepRunner) -> Texts:
 
 
 class Sampler:
-    """Asks the conditions of a flow about random rows; the answers are kept.
+    """Asks the conditions of a pipeline about random rows; the answers are kept.
 
     All conditions over a source are asked about the same rows: their documents are
     computed once, and it shows which conditions go together.
 
     Args:
-        flow: the flow.
+        pipeline: the pipeline.
         runner: asks one call.
         asker: the engine's side.
         choice: is told what came out.
     """
 
-    def __init__(self, flow: Flow, runner: StepRunner, asker: Asking, choice: FlowChoice) -> None:
-        self._flow = flow
+    def __init__(
+        self, pipeline: Pipeline, runner: StepRunner, asker: Asking, choice: OrderChoice
+    ) -> None:
+        self._pipeline = pipeline
         self._runner = runner
         self._asker = asker
         self._choice = choice
         self._rng = np.random.default_rng(SEED)
         self._chosen: dict[int, Int64] = {}
-        # By stage, the share of its sample that each of its asks was needed for.
+        # By operator, the share of its sample that each of its asks was needed for.
         self._needed: defaultdict[int, list[float]] = defaultdict(list)
 
     def run(self) -> bool:
@@ -83,19 +85,21 @@ class Sampler:
         asked: list[tuple[int, list[Int64]]] = []
         wanted = self._choice.samples()
         if wanted:
-            share = max(wanted.values()) / max(self._runner.rows_of(self._flow.table), 1)
+            share = max(wanted.values()) / max(self._runner.rows_of(self._pipeline.table), 1)
             self._asker.reached(min(share, 0.5))
         # Of joins the anchors are rows that filters are asked about, where there are some.
-        single = sorted(wanted, key=lambda i: len(self._flow.stages[i].asks[0].documents))
+        single = sorted(wanted, key=lambda i: len(self._pipeline.operators[i].asks[0].documents))
         for number in single:
-            columns = self._rows(self._flow.stages[number], wanted[number])
+            columns = self._rows(self._pipeline.operators[number], wanted[number])
             if len(columns[0]):
                 asked.append((number, columns))
         # Later calls of a condition are asked about the rows that the earlier ones leave open.
-        for place in range(max((len(self._flow.stages[n].asks) for n, _ in asked), default=0)):
+        for place in range(
+            max((len(self._pipeline.operators[n].asks) for n, _ in asked), default=0)
+        ):
             tickets: frozenset[int] = frozenset()
             for number, columns in asked:
-                for ask in self._flow.stages[number].asks[place : place + 1]:
+                for ask in self._pipeline.operators[number].asks[place : place + 1]:
                     left = self._open(ask, columns)
                     self._needed[number].append(len(left[0]) / len(columns[0]))
                     if len(left[0]):
@@ -112,11 +116,11 @@ class Sampler:
         if target is None or len(columns) > 1 or not target.conditions:
             return columns
         batch = self._runner.batch(target.sources[0], np.sort(columns[0]))
-        return self._runner.columns(self._flow.rows.query(target, (), batch))
+        return self._runner.columns(self._pipeline.rows.query(target, (), batch))
 
-    def _rows(self, stage: Stage, count: int) -> list[Int64]:
+    def _rows(self, operator: Operator, count: int) -> list[Int64]:
         """Random rows of an ask: one column of row ids for each source of its target."""
-        ask = stage.asks[0]
+        ask = operator.asks[0]
         target = ask.target
         if target is None:
             return [np.empty(0, np.int64)]
@@ -130,22 +134,22 @@ class Sampler:
         if not len(anchors):
             return [anchors]
         batch = self._runner.batch(anchor, np.sort(anchors))
-        pairs = self._runner.columns(self._flow.rows.query(target, (), batch))
+        pairs = self._runner.columns(self._pipeline.rows.query(target, (), batch))
         order = self._rng.permutation(len(pairs[0]))[:count]
         return [column[order] for column in pairs]
 
     def _of_source(self, source: int, count: int) -> Int64:
         """Random rows of a source, the same ones each time."""
         if source not in self._chosen:
-            rows = self._runner.columns(self._flow.rows.query(Target((source,)), ()))[0]
+            rows = self._runner.columns(self._pipeline.rows.query(Target((source,)), ()))[0]
             self._chosen[source] = self._rng.permutation(np.sort(rows))[:count]
         return self._chosen[source]
 
     def _tell(self, number: int, columns: list[Int64]) -> None:
-        stage = self._flow.stages[number]
-        target = stage.asks[0].target
-        if target is None or stage.passes is None:
+        operator = self._pipeline.operators[number]
+        target = operator.asks[0].target
+        if target is None or operator.passes is None:
             return
-        passed = self._runner.passing(self._flow.rows, target.sources, columns, stage.passes)
+        passed = self._runner.passing(self._pipeline.rows, target.sources, columns, operator.passes)
         names = columns[0] if len(columns) == 1 else np.arange(len(columns[0]))
         self._choice.sampled(number, names.tolist(), passed.tolist(), self._needed[number])

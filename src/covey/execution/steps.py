@@ -12,11 +12,11 @@ from covey.arrays import Bool, Int64, distinct
 from covey.errors import RunError
 from covey.execution.asking import Asking
 from covey.execution.bridge import Relations
-from covey.execution.lookup import Lookups, RowDocuments, distinct_rows
 from covey.execution.partners import Partners
+from covey.execution.udf import AnswerUDFs, RowDocuments, distinct_rows
 from covey.logical.calls import AICall
+from covey.plan.join_graph import Batch, Condition, JoinGraph
 from covey.plan.nodes import Ask, DocumentColumn, Load, Match, Prune
-from covey.plan.rows import Batch, Condition, JoinRows
 from covey.prompts.documents import NULL_ID, DocumentStore
 
 Result = TypeVar("Result")
@@ -53,7 +53,7 @@ class StepRunner:
         self,
         calls: list[AICall],
         relations: Relations,
-        lookups: Lookups,
+        lookups: AnswerUDFs,
         asker: Asking,
         documents: DocumentStore,
     ) -> None:
@@ -144,7 +144,7 @@ class StepRunner:
 
     def passing(
         self,
-        graph: JoinRows,
+        graph: JoinGraph,
         sources: tuple[int, ...],
         rows: list[Int64],
         condition: Condition,

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from covey.arrays import Bool, Float64, Int64
-from covey.execution.readout import true_of
+from covey.execution.sql_values import true_of
 from covey.logical.calls import AICall, LongDocuments, Reading
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind

@@ -15,11 +15,11 @@ from functools import partial
 from covey.logical.blocks import Block, Expr, JoinKind
 from covey.optimizer.constants import is_constant
 from covey.optimizer.demand import Demand
-from covey.optimizer.flow import FlowPlan
 from covey.optimizer.limit import can_prune, plan_prune
 from covey.optimizer.matches import plan_matches
 from covey.optimizer.nulls import reject_unanswered
 from covey.optimizer.outside import Outside
+from covey.optimizer.pipeline_planner import PipelinePlanner
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.semi_join import plan_semi_join
 from covey.optimizer.workspace import Workspace
@@ -58,7 +58,7 @@ class BlockPlanner:
         self.direct = direct
         self.guards = guards
         self.rows = BlockRows(work, block, guards, outside)
-        self.flow: FlowPlan | None = None
+        self.pipeline: PipelinePlanner | None = None
         # What holds of all rows of outer joins, as SQL, with the one source it is about.
         self._kept: list[tuple[int | None, str]] = []
 
@@ -73,20 +73,22 @@ class BlockPlanner:
             self._ask_kept()
             for number in range(len(self.block.joins)):
                 self._ask_join(number)
-        flow = self.flow = FlowPlan(self.rows) if self.block.inner else None
-        demand = self.rows.demand if flow is None else flow.demand
+        pipeline = self.pipeline = PipelinePlanner(self.rows) if self.block.inner else None
+        demand = self.rows.demand if pipeline is None else pipeline.demand
         for condition in [c for c in self.rows.wanted if c not in self.rows.asked]:
             # One that draws is evaluated by the final statement: it only has its answers.
             decides = condition not in self.rows.open
-            stage = partial(flow.stage, condition) if flow is not None and decides else None
-            asked = self._try(condition, Context.TRUTH, demand, self._semi_join, stage)
+            add_operator = None
+            if pipeline is not None and decides:
+                add_operator = partial(pipeline.add_operator, condition)
+            asked = self._try(condition, Context.TRUTH, demand, self._semi_join, add_operator)
             if asked and decides:
                 self.rows.asked.append(condition)
         if self._plans_outputs():
             self._ask_outputs()
-        if flow is not None:
-            flow.close()
-            plan_matches(self.rows, flow)
+        if pipeline is not None:
+            pipeline.close()
+            plan_matches(self.rows, pipeline)
         if can_prune(self.rows, self.direct):
             plan_prune(self.rows)
 
@@ -110,7 +112,7 @@ class BlockPlanner:
         context: Context,
         demand: Callable[[list[str]], Demand],
         subquery: Callable[[Expr, list[str]], None],
-        stage: Callable[[], None] | None = None,
+        add_operator: Callable[[], None] | None = None,
     ) -> bool:
         """Ask for all that is inside an expression, or leave it to demand iteration.
 
@@ -119,7 +121,7 @@ class BlockPlanner:
             context: which of its values matter.
             demand: the rows it is evaluated for, given further conditions.
             subquery: plans an expression with a subquery inside.
-            stage: makes what was asked a stage of the flow.
+            add_operator: makes what was asked an operator of the pipeline.
         """
         mark = self.work.mark()
         try:
@@ -129,8 +131,8 @@ class BlockPlanner:
                     subquery(item, texts)
                 elif item not in self.work.planned:
                     demand(texts).ask(self.work.calls[item], self.rows.loaded)
-            if stage is not None:
-                stage()
+            if add_operator is not None:
+                add_operator()
             return True
         except NotPlanned as unplanned:
             self.work.revert(mark)
@@ -139,7 +141,7 @@ class BlockPlanner:
             return False
 
     def _semi_join(self, leaf: Expr, texts: list[str]) -> None:
-        plan_semi_join(self.rows, self.flow, leaf, texts)
+        plan_semi_join(self.rows, self.pipeline, leaf, texts)
 
     def _ask_kept(self) -> None:
         """Ask what is wanted of one source that no join fills with NULL, or of none.
@@ -210,8 +212,8 @@ class BlockPlanner:
                 self._try(expr, Context.VALUE, self._output_demand, _refuse)
 
     def _output_demand(self, texts: list[str]) -> Demand:
-        if self.flow is not None:
-            return self.flow.output(texts)
+        if self.pipeline is not None:
+            return self.pipeline.output(texts)
         where = [c for c in self.block.where if c not in self.rows.open]
         conditions = [self.rows.render(c) for c in where]
         relations = self.work.edited.render(self.block.from_span)

@@ -11,12 +11,12 @@ import numpy as np
 from covey.engine.outlook import Outlook
 from covey.hardware.rates import Rates
 from covey.logical.calls import AICall
-from covey.optimizer.beliefs import Beliefs
 from covey.optimizer.cost import Lengths, Work, assumed_rates, expected_seconds
-from covey.optimizer.order import AskCost, Orders, StageCost
-from covey.plan.choice import Decision, FlowChoice, FlowFacts, KnownRate
+from covey.optimizer.order import AskCost, OperatorCost, Orders
+from covey.optimizer.selectivity import SelectivityEstimates
+from covey.plan.choice import Decision, KnownSelectivity, OrderChoice, PipelineFacts
 from covey.plan.explain import one_line
-from covey.plan.nodes import Ask, DocumentColumn, Flow
+from covey.plan.nodes import Ask, DocumentColumn, Pipeline
 
 # A sample is at most this share of the whole work, and at most this share is of prompts
 # that the order would not ask anyway. It has so many rows at least, or it tells too
@@ -60,31 +60,31 @@ class OrderChooser:
     def __init__(self, calls: Sequence[AICall], outlook: Callable[[], Outlook]) -> None:
         self._calls = calls
         self._outlook = outlook
-        # A dry run opens a flow once for each set of pass rates, with the same facts.
-        self._opened: dict[int, tuple[Flow, FlowFacts, tuple[int, ...]]] = {}
+        # A dry run opens a pipeline once for each set of pass rates, with the same facts.
+        self._opened: dict[int, tuple[Pipeline, PipelineFacts, tuple[int, ...]]] = {}
 
-    def open(self, flow: Flow, facts: FlowFacts) -> FlowChoice:
+    def open(self, pipeline: Pipeline, facts: PipelineFacts) -> OrderChoice:
         """See `Chooser.open`."""
-        known, first = self._opened.get(id(flow)), None
-        if known is not None and known[0] is flow and known[1] == facts:
+        known, first = self._opened.get(id(pipeline)), None
+        if known is not None and known[0] is pipeline and known[1] == facts:
             first = known[2]
-        choice = _Choice(flow, facts, self._calls, self._outlook(), first)
-        self._opened[id(flow)] = flow, facts, choice.first
+        choice = _Choice(pipeline, facts, self._calls, self._outlook(), first)
+        self._opened[id(pipeline)] = pipeline, facts, choice.first
         return choice
 
 
 class _Choice:
-    """See `covey.plan.choice.FlowChoice`."""
+    """See `covey.plan.choice.OrderChoice`."""
 
     def __init__(
         self,
-        flow: Flow,
-        facts: FlowFacts,
+        pipeline: Pipeline,
+        facts: PipelineFacts,
         calls: Sequence[AICall],
         outlook: Outlook,
         first: tuple[int, ...] | None,
     ) -> None:
-        self._flow = flow
+        self._pipeline = pipeline
         self._facts = facts
         self._calls = calls
         self._measure = outlook.measure
@@ -97,28 +97,30 @@ class _Choice:
         # Numbers for what is compared often: prompts and anchors.
         self._numbers: dict[object, int] = {}
         # Outputs stand behind the conditions and have no order.
-        self._conditions = [i for i, s in enumerate(flow.stages) if s.passes is not None]
-        self._stages = [self._stage(i) for i in self._conditions]
-        self._beliefs = Beliefs([flow.stages[i].given for i in self._conditions])
+        self._conditions = [i for i, s in enumerate(pipeline.operators) if s.passes is not None]
+        self._operators = [self._operator(i) for i in self._conditions]
+        self._estimates = SelectivityEstimates(
+            [pipeline.operators[i].given for i in self._conditions]
+        )
         self._reviewed_at = 0
         self._told = 0
         self.decisions: list[Decision] = []
-        self.first = first or self._orders().best(range(len(self._stages)))
+        self.first = first or self._orders().best(range(len(self._operators)))
         self._order = self.first
         self._decide("order", self._reason_of_first(), (), self._order, None, 0)
 
     def order(self) -> tuple[int, ...]:
-        """See `FlowChoice.order`."""
+        """See `OrderChoice.order`."""
         return tuple(self._conditions[i] for i in self._order)
 
     def samples(self) -> Mapping[int, int]:
-        """See `FlowChoice.samples`.
+        """See `OrderChoice.samples`.
 
         Worth it is what the order by present knowledge loses, on average over what is
         believed, against the order that knowledge would choose.
         """
-        asked = [i for i in range(len(self._stages)) if self._can_sample(i)]
-        if len(self._stages) < 2 or not asked:
+        asked = [i for i in range(len(self._operators)) if self._can_sample(i)]
+        if len(self._operators) < 2 or not asked:
             return {}
         seconds = self._seconds(self._orders().cost(self._order))
         row = self._sample_seconds(asked)
@@ -132,73 +134,73 @@ class _Choice:
         return {self._conditions[i]: count for i in asked}
 
     def trial(self, rows: int) -> int:
-        """See `FlowChoice.trial`."""
+        """See `OrderChoice.trial`."""
         count = min(max(int(rows * TRIAL_SHARE), MIN_TRIAL), MAX_TRIAL)
-        if len(self._stages) < 2 or count >= rows / 5:
+        if len(self._operators) < 2 or count >= rows / 5:
             return 0
-        if len(self._stages) > _DRAWN_CONDITIONS:
+        if len(self._operators) > _DRAWN_CONDITIONS:
             return count
         rng = np.random.default_rng(0)
-        draws = [rng.choice(_EXTREMES, len(self._stages)).tolist() for _ in range(2 * _DRAWS)]
+        draws = [rng.choice(_EXTREMES, len(self._operators)).tolist() for _ in range(2 * _DRAWS)]
         return count if any(self._loss(drawn)[1] > WORTH_TRYING for drawn in draws) else 0
 
     def _lost_in_ignorance(self) -> float:
         """Seconds that the present order loses to the best one, over what is believed."""
-        if len(self._stages) > _DRAWN_CONDITIONS:
+        if len(self._operators) > _DRAWN_CONDITIONS:
             return 0.0
         # Each condition more doubles the time that an order takes to find.
-        count = _DRAWS >> max(len(self._stages) - _FULLY_DRAWN, 0)
-        draws = self._beliefs.draws(count, seed=0)
+        count = _DRAWS >> max(len(self._operators) - _FULLY_DRAWN, 0)
+        draws = self._estimates.draws(count, seed=0)
         return sum(self._loss(drawn)[0] for drawn in draws) / count
 
     def _loss(self, rates: Sequence[float]) -> tuple[float, float]:
         """What the present order loses to the best at given rates: seconds, and their share."""
         orders = self._orders(rates)
         here = self._seconds(orders.cost(self._order))
-        lost = here - self._seconds(orders.cost(orders.best(range(len(self._stages)))))
+        lost = here - self._seconds(orders.cost(orders.best(range(len(self._operators)))))
         return lost, lost / here if here else 0.0
 
     def sampled(
         self,
-        stage: int,
+        operator: int,
         rows: Sequence[int],
         passed: Sequence[bool],
         needed: Sequence[float] = (),
     ) -> None:
-        """See `FlowChoice.sampled`."""
-        number = self._conditions.index(stage)
-        self._beliefs.sampled(number, rows, passed)
+        """See `OrderChoice.sampled`."""
+        number = self._conditions.index(operator)
+        self._estimates.sampled(number, rows, passed)
         if needed:
-            known = self._stages[number]
+            known = self._operators[number]
             asks = zip(known.asks, needed, strict=True)
-            self._stages[number] = replace(
+            self._operators[number] = replace(
                 known, asks=tuple(replace(ask, needed=share) for ask, share in asks)
             )
 
-    def observed(self, stage: int, decided: tuple[int, ...], rows: int, passed: int) -> None:
-        """See `FlowChoice.observed`."""
-        own = self._conditions.index(stage)
-        sources = self._stages[own].sources
+    def observed(self, operator: int, decided: tuple[int, ...], rows: int, passed: int) -> None:
+        """See `OrderChoice.observed`."""
+        own = self._conditions.index(operator)
+        sources = self._operators[own].sources
         # Of joins that were decided before, each row has some partner: they tell no rate.
         behind = frozenset(
             i for i, c in enumerate(self._conditions)
-            if c in decided and self._stages[i].sources == sources
+            if c in decided and self._operators[i].sources == sources
         )  # fmt: skip
-        self._beliefs.observed(own, behind, rows, passed)
+        self._estimates.observed(own, behind, rows, passed)
         self._told += rows
 
     def review(self, rows: int, at_once: bool = False) -> bool:
-        """See `FlowChoice.review`."""
+        """See `OrderChoice.review`."""
         if not at_once and self._told < max(2 * self._reviewed_at, MIN_SAMPLE):
             return False
         self._reviewed_at = self._told
         orders = self._orders()
-        before, best = self._order, orders.best(range(len(self._stages)))
+        before, best = self._order, orders.best(range(len(self._operators)))
         old, new = (self._seconds(orders.cost(order)) for order in (before, best))
         worth = WORTH_CHANGING_BETWEEN if at_once else WORTH_CHANGING
         if new >= (1.0 - worth) * old:
             return False
-        through = min(rows / max(self._facts.rows[self._flow.source], 1), 1.0)
+        through = min(rows / max(self._facts.rows[self._pipeline.source], 1), 1.0)
         left = 1.0 - through
         self._order = best
         kind, reason = "change", f"what was observed saves {1.0 - new / old:.0%} of what is left"
@@ -208,7 +210,7 @@ class _Choice:
         return True
 
     def _reason_of_first(self) -> str:
-        if any(source == "unknown" for source in self._beliefs.sources):
+        if any(source == "unknown" for source in self._estimates.sources):
             return "cheapest where no selectivity is known and each is as likely as any other"
         return "cheapest by the selectivities that the query gives"
 
@@ -225,11 +227,11 @@ class _Choice:
         if seconds is None:
             seconds = self._seconds(self._orders().cost(order))
         rates = []
-        for i, source in enumerate(self._beliefs.sources):
-            rate = self._beliefs.rate(i)
+        for i, source in enumerate(self._estimates.sources):
+            rate = self._estimates.rate(i)
             low, high = rate.interval()
-            seen = self._beliefs.seen[i]
-            rates.append(KnownRate(self._written(i), rate.mean, low, high, source, seen))
+            seen = self._estimates.seen[i]
+            rates.append(KnownSelectivity(self._written(i), rate.mean, low, high, source, seen))
         self.decisions.append(
             Decision(
                 kind, reason, self._names(order), self._names(before), seconds, seconds_before,
@@ -241,17 +243,17 @@ class _Choice:
         return tuple(self._written(i) for i in order)
 
     def _written(self, condition: int) -> str:
-        asks = self._flow.stages[self._conditions[condition]].asks
+        asks = self._pipeline.operators[self._conditions[condition]].asks
         return " with ".join(one_line(ask.condition) for ask in asks)
 
     def _orders(self, rates: Sequence[float] | None = None) -> Orders:
         """Prices by what is believed, or by given pass rates."""
-        means = [self._beliefs.mean(i) for i in range(len(self._stages))]
+        means = [self._estimates.mean(i) for i in range(len(self._operators))]
         return Orders(
-            self._stages,
+            self._operators,
             self._facts.rows,
             dict(self._facts.matches),
-            lambda stages: self._beliefs.share(stages, rates),
+            lambda operators: self._estimates.share(operators, rates),
             means if rates is None else rates,
             self._seconds,
             self._budget,
@@ -261,26 +263,26 @@ class _Choice:
         return expected_seconds(work, self._rates)
 
     def _can_sample(self, condition: int) -> bool:
-        asks = self._flow.stages[self._conditions[condition]].asks
+        asks = self._pipeline.operators[self._conditions[condition]].asks
         if any(ask.stop is not None or not ask.documents for ask in asks):
             return False
         # Several calls are sampled together where all are about rows of one source.
-        return len(asks) == 1 or len(self._stages[condition].sources) == 1
+        return len(asks) == 1 or len(self._operators[condition].sources) == 1
 
     def _sample_seconds(self, conditions: Sequence[int]) -> float:
         """Time of one row of a sample, whose document all conditions over it share."""
         alone = Orders(
-            [self._stages[i] for i in conditions],
+            [self._operators[i] for i in conditions],
             [1.0] * len(self._facts.rows), {}, lambda _: 1.0, [1.0] * len(conditions),
             self._seconds, self._budget,
         )  # fmt: skip
         return max(self._seconds(alone.cost(range(len(conditions)))), 1e-12)
 
-    def _stage(self, number: int) -> StageCost:
-        stage = self._flow.stages[number]
-        asks = tuple(self._ask(ask) for ask in stage.asks)
-        passes = stage.passes.sources if stage.passes is not None else frozenset[int]()
-        return StageCost(passes.union(*(ask.sources for ask in asks)), asks)
+    def _operator(self, number: int) -> OperatorCost:
+        operator = self._pipeline.operators[number]
+        asks = tuple(self._ask(ask) for ask in operator.asks)
+        passes = operator.passes.sources if operator.passes is not None else frozenset[int]()
+        return OperatorCost(passes.union(*(ask.sources for ask in asks)), asks)
 
     def _ask(self, ask: Ask) -> AskCost:
         call = self._calls[ask.call]
@@ -306,7 +308,7 @@ class _Choice:
         return self._numbers.setdefault(each, len(self._numbers))
 
     def _source(self, column: DocumentColumn) -> int:
-        tables = [relation.table for relation in self._flow.rows.relations]
+        tables = [relation.table for relation in self._pipeline.rows.relations]
         return tables.index(column.table)
 
     def _length(self, column: DocumentColumn) -> Lengths:

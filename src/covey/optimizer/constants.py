@@ -18,7 +18,7 @@ from covey.sql.text import Span
 def ask_constants(block: Block, work: Workspace) -> None:
     """Ask the constant conditions of a block that holds calls of other blocks.
 
-    Calls of one block alone have their order in its flow.
+    Calls of one block alone have their order in its pipeline.
     """
     if block.recursive or (block.cte is not None and not work.tokens.named_outside(*block.cte)):
         return

@@ -10,8 +10,8 @@ from covey.errors import QueryError
 from covey.logical.blocks import Block
 from covey.logical.calls import AICall
 from covey.optimizer.workspace import LoadedSource, Workspace
+from covey.plan.join_graph import Target
 from covey.plan.nodes import Ask, DocumentColumn, Stop
-from covey.plan.rows import Target
 from covey.sql.columns import makes_columns
 from covey.sql.from_clause import NotPlanned
 from covey.sql.text import Span, quote_name
@@ -52,7 +52,7 @@ class Demand:
         )
 
     def rows_of(self, sources: Sequence[LoadedSource]) -> tuple[str, Target | None]:
-        """The distinct row ids of some sources, as a query; for a `Flow` also in any order.
+        """The distinct row ids of some sources, as a query; for a `Pipeline` also in any order.
 
         Raises:
             NotPlanned: DuckDB refuses the query.

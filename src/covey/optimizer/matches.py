@@ -19,28 +19,28 @@ from dataclasses import replace
 
 from covey.errors import QueryError
 from covey.logical.blocks import Block
-from covey.optimizer.flow import FlowPlan
+from covey.optimizer.pipeline_planner import PipelinePlanner
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import Workspace
-from covey.plan.nodes import Match, Stage
-from covey.plan.rows import Condition, JoinRows, Target
+from covey.plan.join_graph import Condition, JoinGraph, Target
+from covey.plan.nodes import Match, Operator
 
 
-def plan_matches(rows: BlockRows, flow: FlowPlan) -> None:
+def plan_matches(rows: BlockRows, pipeline: PipelinePlanner) -> None:
     """Add the steps that gather pairs, and put the pairs into the statement.
 
     Args:
         rows: the block, everything in it planned.
-        flow: its conditions.
+        pipeline: its conditions.
     """
     work, block = rows.work, rows.block
-    pairs = [stage for stage in flow.stages if _judges_pairs(stage)]
-    judged = {stage.passes.sources for stage in pairs if stage.passes is not None}
+    pairs = [operator for operator in pipeline.operators if _judges_pairs(operator)]
+    judged = {operator.passes.sources for operator in pairs if operator.passes is not None}
     if len(judged) < 2 or not _allows(block, work) or not _all_planned(rows):
         return
     mark = work.mark()
-    decided = [stage.passes for stage in flow.stages if stage.passes is not None]
-    names = [_match(stage, flow.graph, decided, work) for stage in pairs]
+    decided = [operator.passes for operator in pipeline.operators if operator.passes is not None]
+    names = [_match(operator, pipeline.graph, decided, work) for operator in pairs]
     # In front of FROM, where every ON can see them.
     first = rows.loaded[0].source.span
     tables = "".join(f"{name} CROSS JOIN " for name in names)
@@ -52,8 +52,12 @@ def plan_matches(rows: BlockRows, flow: FlowPlan) -> None:
         work.revert(mark)
 
 
-def _judges_pairs(stage: Stage) -> bool:
-    return stage.call is not None and stage.passes is not None and len(stage.passes.sources) == 2
+def _judges_pairs(operator: Operator) -> bool:
+    return (
+        operator.call is not None
+        and operator.passes is not None
+        and len(operator.passes.sources) == 2
+    )
 
 
 def _all_planned(rows: BlockRows) -> bool:
@@ -72,10 +76,10 @@ def _allows(block: Block, work: Workspace) -> bool:
     return "COLUMNS" not in text and all(text[i - 2 : i] == ["COUNT", "("] for i in stars)
 
 
-def _match(stage: Stage, graph: JoinRows, decided: list[Condition], work: Workspace) -> str:
+def _match(operator: Operator, graph: JoinGraph, decided: list[Condition], work: Workspace) -> str:
     """Add the step for one condition and put its pairs in its place; returns their table."""
-    (ask,) = [ask for ask in stage.asks if ask.call == stage.call]
-    places = tuple(sorted(stage.passes.sources)) if stage.passes is not None else ()
+    (ask,) = [ask for ask in operator.asks if ask.call == operator.call]
+    places = tuple(sorted(operator.passes.sources)) if operator.passes is not None else ()
     own = tuple(c for c in (*graph.conditions, *decided) if c.sources <= set(places))
     pairs = replace(graph, outer=0, conditions=own).query(Target(places), [])
     name = work.new_name("match")

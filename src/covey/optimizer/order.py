@@ -76,7 +76,7 @@ class AskCost:
 
 
 @dataclass(frozen=True, slots=True)
-class StageCost:
+class OperatorCost:
     """A condition: the sources it needs and what it asks."""
 
     sources: frozenset[int]
@@ -87,18 +87,18 @@ class Orders:
     """Prices orders of conditions over given rows.
 
     Args:
-        stages: the conditions.
+        operators: the conditions.
         rows: of each source.
-        matches: see `FlowFacts.matches`.
-        share: the share of one source's rows that pass some stages.
-        rates: the pass rate of each stage.
+        matches: see `PipelineFacts.matches`.
+        share: the share of one source's rows that pass some operators.
+        rates: the pass rate of each operator.
         seconds: time of some work.
         budget: fresh tokens of a pass.
     """
 
     def __init__(
         self,
-        stages: Sequence[StageCost],
+        operators: Sequence[OperatorCost],
         rows: Sequence[float],
         matches: dict[frozenset[int], float],
         share: Callable[[frozenset[int]], float],
@@ -106,7 +106,7 @@ class Orders:
         seconds: Callable[[Work], float],
         budget: float,
     ) -> None:
-        self._stages = stages
+        self._operators = operators
         self._rows = [max(float(count), 1e-9) for count in rows]
         self._matches = matches
         self._share = share
@@ -115,26 +115,26 @@ class Orders:
         self._budget = budget
         self._shares: dict[frozenset[int], float] = {}
         self._steps: dict[tuple[int, frozenset[int]], Work] = {}
-        self._anchors = [frozenset(ask.anchor for ask in stage.asks) for stage in stages]
-        self._joins = frozenset(i for i, s in enumerate(stages) if len(s.sources) > 1)
+        self._anchors = [frozenset(ask.anchor for ask in operator.asks) for operator in operators]
+        self._joins = frozenset(i for i, s in enumerate(operators) if len(s.sources) > 1)
         self._alone: dict[int, frozenset[int]] = {}
         for source in range(len(self._rows)):
-            own = (i for i, stage in enumerate(stages) if stage.sources == {source})
+            own = (i for i, operator in enumerate(operators) if operator.sources == {source})
             self._alone[source] = frozenset(own)
         self._asking: defaultdict[object, list[tuple[int, AskCost]]] = defaultdict(list)
-        for i, stage in enumerate(stages):
-            for ask in stage.asks:
+        for i, operator in enumerate(operators):
+            for ask in operator.asks:
                 self._asking[ask.prompt].append((i, ask))
-        near = [self._sources_near(stage) for stage in stages]
+        near = [self._sources_near(operator) for operator in operators]
         known = {each: self._neighbours(*each) for each in set(near)}
         self._near = [known[each] for each in near]
 
     def cost(self, order: Sequence[int]) -> Work:
         """The work of some conditions in an order."""
         done, total = frozenset[int](), Work()
-        for stage in order:
-            total += self._step(stage, done)
-            done |= {stage}
+        for operator in order:
+            total += self._step(operator, done)
+            done |= {operator}
         return total
 
     def best(self, left: Sequence[int]) -> tuple[int, ...]:
@@ -144,12 +144,12 @@ class Orders:
         """
         # What asks the same as another costs nothing behind it.
         alike: dict[object, list[int]] = {}
-        for stage in left:
-            asks = frozenset(ask.prompt for ask in self._stages[stage].asks)
-            key = (self._stages[stage].sources, asks) if None not in asks else stage
-            alike.setdefault(key, []).append(stage)
+        for operator in left:
+            asks = frozenset(ask.prompt for ask in self._operators[operator].asks)
+            key = (self._operators[operator].sources, asks) if None not in asks else operator
+            alike.setdefault(key, []).append(operator)
         groups = {group[0]: group for group in alike.values()}
-        return tuple(stage for first in self._search(list(groups)) for stage in groups[first])
+        return tuple(operator for first in self._search(list(groups)) for operator in groups[first])
 
     def _search(self, left: list[int]) -> tuple[int, ...]:
         window = sets = len(left) if len(left) <= EXACT else WINDOW
@@ -161,12 +161,12 @@ class Orders:
             near = left[: size + window]
             grown: dict[frozenset[int], list[_Path]] = {}
             for done, paths in level.items():
-                for stage in near:
-                    if stage in done:
+                for operator in near:
+                    if operator in done:
                         continue
-                    step = self._step(stage, done)
-                    grown.setdefault(done | {stage}, []).extend(
-                        _Path((*path.order, stage), path.work + step) for path in paths
+                    step = self._step(operator, done)
+                    grown.setdefault(done | {operator}, []).extend(
+                        _Path((*path.order, operator), path.work + step) for path in paths
                     )
             level = self._pruned(grown, near, sets if len(left) > EXACT else len(grown))
         (paths,) = level.values()
@@ -176,12 +176,12 @@ class Orders:
         # A search that leaves out most sets may miss what rank alone finds.
         return min(found, tuple(left), key=lambda order: self._seconds(self.cost(order)))
 
-    def _rank(self, stage: int) -> float:
+    def _rank(self, operator: int) -> float:
         """What a condition costs for each row that it rejects, the document being there."""
         work = Work()
-        for ask in self._stages[stage].asks:
+        for ask in self._operators[operator].asks:
             work += self._ask(ask, frozenset(), resident=True)
-        return self._seconds(work) / max(1.0 - self._rates[stage], 1e-9)
+        return self._seconds(work) / max(1.0 - self._rates[operator], 1e-9)
 
     def _pruned(
         self, grown: dict[frozenset[int], list[_Path]], near: Sequence[int], most: int
@@ -203,32 +203,32 @@ class Orders:
 
         return {done: kept[done] for done in sorted(kept, key=promise)[:most]}
 
-    def _step(self, stage: int, done: frozenset[int]) -> Work:
+    def _step(self, operator: int, done: frozenset[int]) -> Work:
         """The work of one condition behind others."""
-        done &= self._near[stage]
-        known = self._steps.get((stage, done))
+        done &= self._near[operator]
+        known = self._steps.get((operator, done))
         if known is None:
             computed = set[object]().union(*(self._anchors[s] for s in done))
             known = Work()
-            for ask in self._stages[stage].asks:
+            for ask in self._operators[operator].asks:
                 known += self._ask(ask, done, ask.anchor in computed)
                 computed.add(ask.anchor)
-            self._steps[stage, done] = known
+            self._steps[operator, done] = known
         return known
 
-    def _sources_near(self, stage: StageCost) -> tuple[frozenset[int], frozenset[object]]:
+    def _sources_near(self, operator: OperatorCost) -> tuple[frozenset[int], frozenset[object]]:
         """The sources of a condition and of those that ask alike, and its anchors."""
-        alike = {i for ask in stage.asks for i, _ in self._asking[ask.prompt]}
-        own = stage.sources.union(*(self._stages[i].sources for i in alike))
-        return own, frozenset(ask.anchor for ask in stage.asks)
+        alike = {i for ask in operator.asks for i, _ in self._asking[ask.prompt]}
+        own = operator.sources.union(*(self._operators[i].sources for i in alike))
+        return own, frozenset(ask.anchor for ask in operator.asks)
 
     def _neighbours(self, own: frozenset[int], anchors: frozenset[object]) -> frozenset[int]:
         """The conditions that change what one costs: on its sources or one join off."""
-        joined = {*(s.sources for s in self._stages), *self._matches}
+        joined = {*(s.sources for s in self._operators), *self._matches}
         around = own.union(*(sources for sources in joined if sources & own))
         return frozenset(
             number
-            for number, other in enumerate(self._stages)
+            for number, other in enumerate(self._operators)
             if other.sources & own
             or (len(other.sources) == 1 and other.sources <= around)
             or self._anchors[number] & anchors
@@ -255,11 +255,11 @@ class Orders:
     def _answered(self, ask: AskCost, done: frozenset[int]) -> float:
         """The share of all prompts of an ask that others over the same texts have asked."""
         asked = 0.0
-        for stage, other in self._asking[ask.prompt]:
-            if stage in done and other.source is not None:
+        for operator, other in self._asking[ask.prompt]:
+            if operator in done and other.source is not None:
                 every = math.prod(self._rows[i] for i in other.sources)
                 every *= self._matches.get(other.sources, 1.0)
-                some = self._combinations(other.sources, done - {stage})
+                some = self._combinations(other.sources, done - {operator})
                 asked = max(asked, min(some / max(every, 1e-9), 1.0))
         return asked
 
@@ -270,9 +270,9 @@ class Orders:
         count = self._matches.get(sources, 1.0)
         for source in sources:
             count *= self._rows_left(source, done, sources)
-        for stage in done & self._joins:
-            if self._stages[stage].sources <= sources:
-                count *= self._rates[stage]
+        for operator in done & self._joins:
+            if self._operators[operator].sources <= sources:
+                count *= self._rates[operator]
         return count
 
     def _rows_left(
@@ -288,10 +288,10 @@ class Orders:
         """
         left = self._rows[source] * self._passing(source, done)
         pairs: dict[frozenset[int], float] = {s: 1.0 for s in self._matches if source in s}
-        for stage in done & self._joins:
-            sources = self._stages[stage].sources
+        for operator in done & self._joins:
+            sources = self._operators[operator].sources
             if source in sources and len(sources) == 2:
-                pairs[sources] = pairs.get(sources, 1.0) * self._rates[stage]
+                pairs[sources] = pairs.get(sources, 1.0) * self._rates[operator]
         for sources, rate in pairs.items():
             if sources <= but or len(sources) != 2:
                 continue

@@ -3,7 +3,7 @@
     SELECT t.id FROM t WHERE look_up(t.rowid)
     SELECT t.id FROM t WHERE t.rowid BETWEEN first AND last AND (look_up(t.rowid))
 
-Rows of a piece are final as soon as its stretch of the flow's source is through. Not where a
+Rows of a piece are final as soon as its stretch of the pipeline's source is through. Not where a
 clause looks at several rows of the result (ORDER BY, GROUP BY, DISTINCT, LIMIT, a window …), for
 a subquery, which each piece would run anew, nor where a call is left to demand iteration.
 """
@@ -13,23 +13,23 @@ from __future__ import annotations
 from covey.logical.blocks import Block
 from covey.optimizer.row_by_row import row_by_row
 from covey.optimizer.workspace import Workspace
-from covey.plan.nodes import Flow, Piece
+from covey.plan.nodes import Pipeline, RangeQuery
 
 _CLAUSES = {"SELECT", "FROM", "WHERE"}
 
 
-def plan_pieces(work: Workspace) -> Piece | None:
+def plan_pieces(work: Workspace) -> RangeQuery | None:
     """The final statement confined to some rows; None where no such statement gives a piece."""
-    flow = work.steps[-1] if work.steps else None
-    if not isinstance(flow, Flow) or flow.needed is not None:
+    pipeline = work.steps[-1] if work.steps else None
+    if not isinstance(pipeline, Pipeline) or pipeline.needed is not None:
         return None
     if any(call.index not in work.planned for call in work.calls):
         return None
     block = next((block for block in work.blocks if block.top and block.alone), None)
     if block is None or block.from_span is None or not _is_sum(block, work):
         return None
-    # The last flow may be that of a block inside.
-    if flow.table not in work.tables_of(block):
+    # The last pipeline may be that of a block inside.
+    if pipeline.table not in work.tables_of(block):
         return None
     name = work.new_name("piece")
     mark = work.mark()
@@ -41,7 +41,7 @@ def plan_pieces(work: Workspace) -> Piece | None:
         work.edited.replace(block.from_span, f"{relations} WHERE {name}")
     before, after = work.edited.render().split(name)
     work.revert(mark)
-    piece = Piece(before, flow.rows.relations[flow.source].row_id, after)
+    piece = RangeQuery(before, pipeline.rows.relations[pipeline.source].row_id, after)
     return None if work.binder.columns(piece.query(0, 0)) is None else piece
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from covey.logical.blocks import Block, Expr
 from covey.optimizer.demand import Demand
-from covey.optimizer.flow import FlowPlan
 from covey.optimizer.nulls import reject_unanswered
+from covey.optimizer.pipeline_planner import PipelinePlanner
 from covey.optimizer.rows import DRAWS, BlockRows
 from covey.optimizer.workspace import Workspace
 from covey.sql.from_clause import NotPlanned
@@ -13,7 +13,9 @@ from covey.sql.from_clause import NotPlanned
 _ALLOWED = {"SELECT", "FROM", "WHERE"}
 
 
-def plan_semi_join(outer: BlockRows, flow: FlowPlan | None, leaf: Expr, texts: list[str]) -> None:
+def plan_semi_join(
+    outer: BlockRows, pipeline: PipelinePlanner | None, leaf: Expr, texts: list[str]
+) -> None:
     """Plan the calls of one EXISTS inside a condition of the outer block.
 
     The subquery's sources are loaded and joined to the outer FROM, so that its calls
@@ -22,7 +24,7 @@ def plan_semi_join(outer: BlockRows, flow: FlowPlan | None, leaf: Expr, texts: l
 
     Args:
         outer: the block around it, its sources loaded.
-        flow: its stages; None where it has outer joins.
+        pipeline: its operators; None where it has outer joins.
         leaf: the EXISTS.
         texts: what must hold of an outer row for the EXISTS to matter, as SQL.
 
@@ -51,11 +53,11 @@ def plan_semi_join(outer: BlockRows, flow: FlowPlan | None, leaf: Expr, texts: l
             inner.asked.append(items[number - 1][0])
         if not isinstance(item, int):
             raise NotPlanned("it stands in a subquery of a subquery")
-        demand = _pairs(outer, flow, inner, [*texts, *inner.path(condition, item)])
+        demand = _pairs(outer, pipeline, inner, [*texts, *inner.path(condition, item)])
         demand.ask(work.calls[item], [*outer.loaded, *inner.loaded])
     inner.asked = inner.wanted
     if reject_unanswered(inner.wanted, work.calls, work.tokens):
-        _pairs(outer, flow, inner, texts).stop_last_ask()
+        _pairs(outer, pipeline, inner, texts).stop_last_ask()
 
 
 def exists_block(leaf: Expr, work: Workspace) -> Block | None:
@@ -70,10 +72,12 @@ def exists_block(leaf: Expr, work: Workspace) -> Block | None:
     return None
 
 
-def _pairs(outer: BlockRows, flow: FlowPlan | None, inner: BlockRows, texts: list[str]) -> Demand:
+def _pairs(
+    outer: BlockRows, pipeline: PipelinePlanner | None, inner: BlockRows, texts: list[str]
+) -> Demand:
     """Rows of the outer block with the rows of the subquery that may match them."""
-    if flow is not None:
-        return flow.pairs(inner, texts)
+    if pipeline is not None:
+        return pipeline.pairs(inner, texts)
     conditions = [*outer.conditions(), *inner.conditions(), *texts]
     relations = f"{outer.relations()}, {inner.relations()}"
     return Demand(outer.work, outer.block, relations, conditions, outer.loaded)

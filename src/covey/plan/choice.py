@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from covey.plan.nodes import DocumentColumn, Flow
+from covey.plan.nodes import DocumentColumn, Pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class Texts:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowFacts:
-    """What is known of a flow once its sources are loaded.
+class PipelineFacts:
+    """What is known of a pipeline once its sources are loaded.
 
     Attributes:
         rows: rows of each source.
         texts: by column of documents.
-        matches: by the sources of a stage, the share of their combinations that conditions
+        matches: by the sources of an operator, the share of their combinations that conditions
             without a model let through; 1 where it is missing.
     """
 
@@ -41,7 +41,7 @@ class FlowFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownRate:
+class KnownSelectivity:
     """The share of a condition's rows that pass, as a decision took it.
 
     Attributes:
@@ -72,7 +72,7 @@ class Decision:
         seconds: expected time of the rest in the new order, by the rates at hand.
         seconds_before: in the old order; None for the first.
         rates: what was known of the pass rates.
-        rows: rows of the flow's source that were through at the time.
+        rows: rows of the pipeline's source that were through at the time.
     """
 
     kind: str
@@ -81,32 +81,32 @@ class Decision:
     before: tuple[str, ...]
     seconds: float
     seconds_before: float | None
-    rates: tuple[KnownRate, ...]
+    rates: tuple[KnownSelectivity, ...]
     rows: int = 0
 
 
-class FlowChoice(Protocol):
-    """The decisions of one flow; stages are positions in `Flow.stages`."""
+class OrderChoice(Protocol):
+    """The decisions of one pipeline; operators are positions in `Pipeline.operators`."""
 
     def order(self) -> tuple[int, ...]:
         """The conditions in the order that is best by what is known."""
         ...
 
     def samples(self) -> Mapping[int, int]:
-        """Prompts worth asking about random rows before the order is chosen, by stage."""
+        """Prompts worth asking about random rows before the order is chosen, by operator."""
         ...
 
     def trial(self, rows: int) -> int:
         """How many random rows go through alone before the others.
 
         Args:
-            rows: of the flow's source.
+            rows: of the pipeline's source.
         """
         ...
 
     def sampled(
         self,
-        stage: int,
+        operator: int,
         rows: Sequence[int],
         passed: Sequence[bool],
         needed: Sequence[float] = (),
@@ -114,22 +114,22 @@ class FlowChoice(Protocol):
         """Tell of the rows, by row id or number of pair, that a random sample had.
 
         Args:
-            stage: which was asked.
+            operator: which was asked.
             rows: of the sample.
             passed: whether each passes.
-            needed: for each ask of the stage, the share of the rows that it was needed for.
+            needed: for each ask of the operator, the share of the rows that it was needed for.
         """
         ...
 
-    def observed(self, stage: int, decided: tuple[int, ...], rows: int, passed: int) -> None:
-        """Tell of rows that had passed some stages, and how many of them pass one more."""
+    def observed(self, operator: int, decided: tuple[int, ...], rows: int, passed: int) -> None:
+        """Tell of rows that had passed some operators, and how many of them pass one more."""
         ...
 
     def review(self, rows: int, at_once: bool = False) -> bool:
         """Change the order if that is worth it; say whether it changed.
 
         Args:
-            rows: of the flow's source that are through.
+            rows: of the pipeline's source that are through.
             at_once: look even if little was observed since the last time.
         """
         ...
@@ -141,8 +141,8 @@ class FlowChoice(Protocol):
 
 
 class Chooser(Protocol):
-    """Decides for the flows of one statement."""
+    """Decides for the pipelines of one statement."""
 
-    def open(self, flow: Flow, facts: FlowFacts) -> FlowChoice:
-        """Begin with one flow."""
+    def open(self, pipeline: Pipeline, facts: PipelineFacts) -> OrderChoice:
+        """Begin with one pipeline."""
         ...

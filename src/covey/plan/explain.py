@@ -11,7 +11,7 @@ from typing import Any
 from covey.plan.choice import Decision
 from covey.plan.figures import megabytes, money, seconds, share, size, span
 from covey.plan.forecast import Actual, CallForecast, Forecast, LoadForecast, PassRate, Range
-from covey.plan.nodes import Ask, Flow, Load, Match, PhysicalPlan, Prune
+from covey.plan.nodes import Ask, Load, Match, PhysicalPlan, Pipeline, Prune
 
 _SOURCES = {
     "given": "as the query says",
@@ -37,7 +37,7 @@ def explain(plan: PhysicalPlan, forecast: Forecast, actual: Actual | None = None
             lines += _load(next(numbers), step, forecast)
         elif isinstance(step, Ask):
             lines += _ask(next(numbers), step, forecast, actual)
-        elif isinstance(step, Flow):
+        elif isinstance(step, Pipeline):
             decision, asks = _in_order(step, forecast)
             for ask in asks:
                 lines += _ask(next(numbers), ask, forecast, actual)
@@ -63,11 +63,11 @@ def explain(plan: PhysicalPlan, forecast: Forecast, actual: Actual | None = None
     return "\n".join(lines)
 
 
-def _in_order(flow: Flow, forecast: Forecast) -> tuple[Decision | None, list[Ask]]:
-    """The asks of a flow in the order that it is expected to begin with, and why."""
+def _in_order(pipeline: Pipeline, forecast: Forecast) -> tuple[Decision | None, list[Ask]]:
+    """The asks of a pipeline in the order that it is expected to begin with, and why."""
     places: dict[str, int] = {}
     found = None
-    written = [" with ".join(one_line(ask.condition) for ask in s.asks) for s in flow.stages]
+    written = [" with ".join(one_line(ask.condition) for ask in s.asks) for s in pipeline.operators]
     for decision in forecast.decisions:
         mine = decision.kind == "order" and set(decision.order) <= set(written)
         if mine and len(decision.order) > 1:
@@ -75,7 +75,7 @@ def _in_order(flow: Flow, forecast: Forecast) -> tuple[Decision | None, list[Ask
             places = {text: place for place, text in enumerate(decision.order)}
             break
     order = sorted(range(len(written)), key=lambda i: places.get(written[i], len(places)))
-    return found, [ask for i in order for ask in flow.stages[i].asks]
+    return found, [ask for i in order for ask in pipeline.operators[i].asks]
 
 
 def _on_demand(plan: PhysicalPlan) -> Iterator[int]:
@@ -184,12 +184,12 @@ def explain_values(
             steps.append({"step": "load", "source": step.alias, "where": where} | asdict(known))
         elif isinstance(step, Ask):
             steps.append(_ask_values(step, forecast, actual))
-        elif isinstance(step, Flow):
+        elif isinstance(step, Pipeline):
             decision, order = _in_order(step, forecast)
             asks = [_ask_values(ask, forecast, actual) for ask in order]
             why = None if decision is None else decision.reason
-            flow = {"step": "batches", "rows_needed": step.needed, "order": why, "asks": asks}
-            steps.append(flow)
+            pipeline = {"step": "batches", "rows_needed": step.needed, "order": why, "asks": asks}
+            steps.append(pipeline)
         elif isinstance(step, Prune):
             steps.append({"step": "limit"})
         elif isinstance(step, Match):

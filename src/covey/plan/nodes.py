@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from covey.logical.calls import AICall
-from covey.plan.rows import Condition, JoinRows, Target
+from covey.plan.join_graph import Condition, JoinGraph, Target
 
 # Why a call runs on demand that stands in a CTE which no query reads: it is never asked.
 UNREAD = "nothing reads it"
@@ -59,7 +59,7 @@ class Stop:
     Attributes:
         keys: the first `keys` columns of the demand name the row that is decided.
         decided: query for the rows that are, in the same columns.
-        target: in a `Flow`, the rows that are, once its condition is among the decided.
+        target: in a `Pipeline`, the rows that are, once its condition is among the decided.
     """
 
     keys: int
@@ -81,7 +81,7 @@ class Ask:
         condition: the call as the user wrote it.
         anchor: which argument comes first in the prompt.
         stop: when the partners of a row need not all be asked.
-        target: in a `Flow`, the rows that need it, whatever was decided before.
+        target: in a `Pipeline`, the rows that need it, whatever was decided before.
     """
 
     call: int
@@ -101,7 +101,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Operator:
     """A condition that needs the model, or an output.
 
     Attributes:
@@ -118,7 +118,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class Pipeline:
     """Ask several calls batch by batch, so that a batch passes from one to the next.
 
     The keys and values of a batch's documents stay with the model meanwhile, and where
@@ -126,7 +126,7 @@ class Flow:
     in any order: demands are written anew from `rows` for what is decided by then.
 
     Attributes:
-        stages: conditions in the order of the plan, then outputs.
+        operators: conditions in the order of the plan, then outputs.
         rows: the sources, and what needs no model.
         source: the one that is cut into batches, as a position in `rows.relations`.
         column: the documents whose length counts; None where all rows are one batch.
@@ -137,8 +137,8 @@ class Flow:
             good as many. None where every match counts.
     """
 
-    stages: tuple[Stage, ...]
-    rows: JoinRows
+    operators: tuple[Operator, ...]
+    rows: JoinGraph
     source: int
     column: DocumentColumn | None
     needed: int | None = None
@@ -152,8 +152,8 @@ class Flow:
 
     @property
     def asks(self) -> tuple[Ask, ...]:
-        """The asks of all stages, in order."""
-        return tuple(ask for stage in self.stages for ask in stage.asks)
+        """The asks of all operators, in order."""
+        return tuple(ask for operator in self.operators for ask in operator.asks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RangeQuery:
     """A statement that is confined to a stretch of rows.
 
     Attributes:
@@ -206,7 +206,7 @@ class Piece:
         return f"{self.before}{self.row_id} BETWEEN {first} AND {last}{self.after}"
 
 
-Step = Load | Ask | Flow | Prune | Match
+Step = Load | Ask | Pipeline | Prune | Match
 
 
 @dataclass(slots=True)
@@ -224,7 +224,7 @@ class PhysicalPlan:
         on_demand: calls that run by demand iteration, with the reason.
         draws: whether `final` may give other rows each time it runs.
         traces: whether to evaluate something in the text leaves a trace: a sequence moves on.
-        piece: `final` confined to some rows of the last flow's source; the result is such
+        piece: `final` confined to some rows of the last pipeline's source; the result is such
             pieces one behind the other. None where it is not.
     """
 
@@ -237,12 +237,12 @@ class PhysicalPlan:
     on_demand: dict[int, str] = field(default_factory=dict)
     draws: bool = False
     traces: bool = False
-    piece: Piece | None = None
+    piece: RangeQuery | None = None
 
     def asks(self) -> Iterator[Ask]:
         """Every ask, those inside other steps included."""
         for step in self.steps:
             if isinstance(step, Ask):
                 yield step
-            elif isinstance(step, Flow):
+            elif isinstance(step, Pipeline):
                 yield from step.asks

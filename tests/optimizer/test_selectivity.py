@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from covey.optimizer.beliefs import Beliefs, Beta
+from covey.optimizer.selectivity import Beta, SelectivityEstimates
 
 
 def test_nothing_known_is_an_interval_over_almost_everything():
@@ -27,7 +27,7 @@ def test_answers_narrow_the_interval_around_their_share():
 
 
 def test_a_word_is_kept_while_answers_do_not_contradict_it_and_dropped_when_they_do():
-    fitting, wrong = Beliefs([0.9]), Beliefs([0.9])
+    fitting, wrong = SelectivityEstimates([0.9]), SelectivityEstimates([0.9])
     fitting.sampled(0, range(20), [True] * 17 + [False] * 3)
     wrong.sampled(0, range(20), [True] + [False] * 19)
     assert fitting.rate(0).mean == pytest.approx(0.87, abs=0.04)
@@ -36,16 +36,16 @@ def test_a_word_is_kept_while_answers_do_not_contradict_it_and_dropped_when_they
 
 
 def test_conditions_that_go_together_are_seen_in_the_rows_they_share():
-    beliefs = Beliefs([None, None, None])
+    estimates = SelectivityEstimates([None, None, None])
     half = [i % 2 == 0 for i in range(100)]
-    for stage, passed in enumerate((half, half, [not p for p in half])):
-        beliefs.sampled(stage, range(100), passed)
-    assert beliefs.share(frozenset({0, 1})) == pytest.approx(0.5, abs=0.03)
-    assert beliefs.share(frozenset({0, 2})) == pytest.approx(0.0, abs=0.03)
+    for operator, passed in enumerate((half, half, [not p for p in half])):
+        estimates.sampled(operator, range(100), passed)
+    assert estimates.share(frozenset({0, 1})) == pytest.approx(0.5, abs=0.03)
+    assert estimates.share(frozenset({0, 2})) == pytest.approx(0.0, abs=0.03)
 
 
 def test_what_is_observed_behind_others_goes_before_independence():
-    beliefs = Beliefs([0.5, 0.5])
-    beliefs.observed(0, frozenset(), 200, 100)
-    beliefs.observed(1, frozenset({0}), 100, 95)
-    assert beliefs.share(frozenset({0, 1})) == pytest.approx(0.475, abs=0.02)
+    estimates = SelectivityEstimates([0.5, 0.5])
+    estimates.observed(0, frozenset(), 200, 100)
+    estimates.observed(1, frozenset({0}), 100, 95)
+    assert estimates.share(frozenset({0, 1})) == pytest.approx(0.475, abs=0.02)

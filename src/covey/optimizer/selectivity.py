@@ -70,14 +70,14 @@ def _log_beta(a: float, b: float) -> float:
 
 
 @dataclass
-class Beliefs:
-    """Pass rates of the stages of a flow, alone and together.
+class SelectivityEstimates:
+    """Pass rates of the operators of a pipeline, alone and together.
 
     Attributes:
-        given: the user's word on each stage, None where there is none.
-        sources: by stage, where what is believed of it is from; see `KnownRate.source`.
-        seen: by stage, rows it rests on.
-        passed: by stage, those of them that pass.
+        given: the user's word on each operator, None where there is none.
+        sources: by operator, where what is believed of it is from; see `KnownSelectivity.source`.
+        seen: by operator, rows it rests on.
+        passed: by operator, those of them that pass.
     """
 
     given: Sequence[float | None]
@@ -85,7 +85,7 @@ class Beliefs:
     seen: list[int] = field(init=False)
     passed: list[int] = field(init=False)
     _samples: dict[int, dict[int, bool]] = field(init=False, default_factory=dict)
-    # By the stages of which rows passed all, and the last of them: rows it was asked, and true.
+    # By the operators of which rows passed all, and the last of them: rows it was asked, and true.
     _behind: dict[frozenset[int], dict[int, tuple[int, int]]] = field(
         init=False, default_factory=dict
     )
@@ -96,9 +96,9 @@ class Beliefs:
         self.seen = [0] * len(self.given)
         self.passed = [0] * len(self.given)
 
-    def rate(self, stage: int) -> Beta:
-        """What is believed of the pass rate of a stage, for a random row."""
-        given, rows, passed = self.given[stage], self.seen[stage], self.passed[stage]
+    def rate(self, operator: int) -> Beta:
+        """What is believed of the pass rate of an operator, for a random row."""
+        given, rows, passed = self.given[operator], self.seen[operator], self.passed[operator]
         if given is None:
             return Beta().after(rows, passed)
         word = Beta.given(given)
@@ -106,73 +106,75 @@ class Beliefs:
         fails = math.log(1.0 - GIVEN_HOLDS) + Beta().likelihood(rows, passed)
         return (word if holds >= fails else Beta()).after(rows, passed)
 
-    def sampled(self, stage: int, rows: Sequence[int], passed: Sequence[bool]) -> None:
-        """A random sample was answered; rows of one number are one row for all stages."""
-        answers = self._samples.setdefault(stage, {})
+    def sampled(self, operator: int, rows: Sequence[int], passed: Sequence[bool]) -> None:
+        """A random sample was answered; rows of one number are one row for all operators."""
+        answers = self._samples.setdefault(operator, {})
         answers.update(zip(rows, map(bool, passed), strict=True))
-        self._learn(stage, len(rows), sum(map(bool, passed)), "sampled")
+        self._learn(operator, len(rows), sum(map(bool, passed)), "sampled")
 
-    def observed(self, stage: int, behind: frozenset[int], rows: int, passed: int) -> None:
-        """Rows that had passed the stages `behind` were answered."""
+    def observed(self, operator: int, behind: frozenset[int], rows: int, passed: int) -> None:
+        """Rows that had passed the operators `behind` were answered."""
         if not rows:
             return
-        told = self._behind.setdefault(behind | {stage}, {})
-        asked, true = told.get(stage, (0, 0))
-        told[stage] = (asked + rows, true + passed)
+        told = self._behind.setdefault(behind | {operator}, {})
+        asked, true = told.get(operator, (0, 0))
+        told[operator] = (asked + rows, true + passed)
         # A sample is of all rows; these are of those that others let through.
-        if not behind or self.sources[stage] != "sampled":
-            self._learn(stage, rows, passed, "observed")
+        if not behind or self.sources[operator] != "sampled":
+            self._learn(operator, rows, passed, "observed")
 
-    def share(self, stages: frozenset[int], rates: Sequence[float] | None = None) -> float:
-        """The share of rows that pass all of some stages over one source.
+    def share(self, operators: frozenset[int], rates: Sequence[float] | None = None) -> float:
+        """The share of rows that pass all of some operators over one source.
 
         By what was observed of one of them behind the others where that is enough, else by
         the sample, drawn towards independence.
 
         Args:
-            stages: of one source.
+            operators: of one source.
             rates: pass rates to assume in the place of the expected ones.
         """
         if rates is not None:
-            return math.prod(rates[s] for s in sorted(stages))
+            return math.prod(rates[s] for s in sorted(operators))
         behind = 1.0
-        while len(stages) > 1:
-            told = self._behind.get(stages, {})
-            last = max(told, key=lambda stage: told[stage][0], default=None)
+        while len(operators) > 1:
+            told = self._behind.get(operators, {})
+            last = max(told, key=lambda operator: told[operator][0], default=None)
             if last is None or told[last][0] < ENOUGH_ROWS:
-                return behind * self._sampled_share(stages)
+                return behind * self._sampled_share(operators)
             asked, passed = told[last]
             behind *= (passed + 1.0) / (asked + 2.0)
-            stages -= {last}
-        return behind * math.prod(self.mean(stage) for stage in stages)
+            operators -= {last}
+        return behind * math.prod(self.mean(operator) for operator in operators)
 
-    def mean(self, stage: int) -> float:
-        """The expected pass rate of a stage."""
-        if stage not in self._means:
-            self._means[stage] = self.rate(stage).mean
-        return self._means[stage]
+    def mean(self, operator: int) -> float:
+        """The expected pass rate of an operator."""
+        if operator not in self._means:
+            self._means[operator] = self.rate(operator).mean
+        return self._means[operator]
 
-    def _sampled_share(self, stages: frozenset[int]) -> float:
-        """The share that passes all of some stages, by the sample drawn towards independence."""
-        answers = [self._samples.get(s, {}) for s in stages]
+    def _sampled_share(self, operators: frozenset[int]) -> float:
+        """The share that passes all of some operators, by the sample drawn towards independence."""
+        answers = [self._samples.get(s, {}) for s in operators]
         common = set(answers[0]).intersection(*answers[1:])
         both = sum(all(a[row] for a in answers) for row in common)
-        prior = INDEPENDENT_ROWS * math.prod(self.mean(s) for s in sorted(stages))
+        prior = INDEPENDENT_ROWS * math.prod(self.mean(s) for s in sorted(operators))
         return (both + prior) / (len(common) + INDEPENDENT_ROWS)
 
     def draws(self, count: int, seed: int) -> list[list[float]]:
-        """Pass rates of all stages drawn from what is believed, `count` times."""
+        """Pass rates of all operators drawn from what is believed, `count` times."""
         rng = np.random.default_rng(seed)
-        return [[self._draw(stage, rng) for stage in range(len(self.given))] for _ in range(count)]
+        return [
+            [self._draw(operator, rng) for operator in range(len(self.given))] for _ in range(count)
+        ]
 
-    def _draw(self, stage: int, rng: np.random.Generator) -> float:
+    def _draw(self, operator: int, rng: np.random.Generator) -> float:
         # As long as nothing speaks for or against it, the user's word may be wrong.
-        if not self.seen[stage] and rng.random() > GIVEN_HOLDS:
+        if not self.seen[operator] and rng.random() > GIVEN_HOLDS:
             return Beta().draw(rng)
-        return self.rate(stage).draw(rng)
+        return self.rate(operator).draw(rng)
 
-    def _learn(self, stage: int, rows: int, passed: int, source: str) -> None:
-        self._means.pop(stage, None)
-        self.seen[stage] += rows
-        self.passed[stage] += passed
-        self.sources[stage] = source
+    def _learn(self, operator: int, rows: int, passed: int, source: str) -> None:
+        self._means.pop(operator, None)
+        self.seen[operator] += rows
+        self.passed[operator] += passed
+        self.sources[operator] = source

@@ -17,7 +17,7 @@ class Batch:
     """Some rows of a source, to which a query is confined.
 
     Attributes:
-        source: the position in `JoinRows.relations`.
+        source: the position in `JoinGraph.relations`.
         table: holds their row ids in its one column of the same name. A list in the text
             would be bound anew, number by number, with every query that names it.
         first, last: bounds of the row ids.
@@ -35,7 +35,7 @@ class Condition:
 
     Attributes:
         text: may name the aliases of `sources`.
-        sources: positions in `JoinRows.relations`.
+        sources: positions in `JoinGraph.relations`.
     """
 
     text: str
@@ -70,7 +70,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinRows:
+class JoinGraph:
     """Sources, and the conditions between them that need no model.
 
     Attributes:

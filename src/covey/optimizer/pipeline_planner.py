@@ -14,13 +14,13 @@ from covey.optimizer.limit import enough_rows
 from covey.optimizer.nulls import reject_unanswered
 from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import LoadedSource
-from covey.plan.nodes import Ask, Flow, Stage, Step
-from covey.plan.rows import Condition, JoinRows, Relation, Target
+from covey.plan.join_graph import Condition, JoinGraph, Relation, Target
+from covey.plan.nodes import Ask, Operator, Pipeline, Step
 from covey.sql.from_clause import NotPlanned
 
 
-class FlowPlan:
-    """The stages of one block, opened before its calls are asked and closed behind them.
+class PipelinePlanner:
+    """The operators of one block, opened before its calls are asked and closed behind them.
 
     Only where all joins of the block are inner: elsewhere a row may need partners of
     every batch. The batches are cut along the source that gives most anchors, since
@@ -33,7 +33,7 @@ class FlowPlan:
     def __init__(self, rows: BlockRows) -> None:
         self._rows = rows
         self._first = self._staged = len(rows.work.steps)
-        self._stages: list[Stage] = []
+        self._operators: list[Operator] = []
         self._sources = list(rows.loaded)
         self._needed = enough_rows(rows)
         self._prefix = rows.work.with_clause(rows.block)
@@ -43,22 +43,22 @@ class FlowPlan:
 
     @property
     def _decided(self) -> list[Condition]:
-        return [stage.passes for stage in self._stages if stage.passes is not None]
+        return [operator.passes for operator in self._operators if operator.passes is not None]
 
     @property
-    def graph(self) -> JoinRows:
+    def graph(self) -> JoinGraph:
         """The sources, and what needs no model."""
         relations = tuple(Relation(s.load.table, s.alias) for s in self._sources)
-        return JoinRows(self._prefix, relations, len(self._rows.loaded), tuple(self._free))
+        return JoinGraph(self._prefix, relations, len(self._rows.loaded), tuple(self._free))
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def operators(self) -> tuple[Operator, ...]:
         """The conditions so far, in order."""
-        return tuple(self._stages)
+        return tuple(self._operators)
 
     def demand(self, texts: Sequence[str]) -> Demand:
         """The rows that pass all conditions so far, and `texts`."""
-        return _FlowDemand(self, [self._condition(text) for text in texts])
+        return _PipelineDemand(self, [self._condition(text) for text in texts])
 
     def pairs(self, inner: BlockRows, texts: Sequence[str]) -> Demand:
         """The rows of the block with the rows of a subquery that may match them."""
@@ -71,7 +71,7 @@ class FlowPlan:
         read = [self._condition(inner.render(c), among) for c in inner.block.conditions]
         touched = frozenset[int]().union(*(c.sources for c in (*conditions, *read))) - own
         decided = [s for i, s in enumerate(self._rows.loaded) if i in touched]
-        return _FlowDemand(self, conditions, own, decided or self._rows.loaded[:1])
+        return _PipelineDemand(self, conditions, own, decided or self._rows.loaded[:1])
 
     def output(self, texts: Sequence[str]) -> Demand:
         """The rows that pass all conditions, those on demand included, and `texts`."""
@@ -79,8 +79,8 @@ class FlowPlan:
         missing = [c for c in rows.wanted if c not in (*rows.asked, *rows.open)]
         return self.demand([*(self._rows.render(c) for c in missing), *texts])
 
-    def stage(self, condition: Expr) -> None:
-        """Let the asks since the last stage be one more, that of a condition.
+    def add_operator(self, condition: Expr) -> None:
+        """Let the asks since the last operator be one more, that of a condition.
 
         Raises:
             NotPlanned: the rows of the block alone do not decide it.
@@ -88,16 +88,16 @@ class FlowPlan:
         passes = self._condition(self._rows.render(condition))
         calls = self._rows.work.calls
         call = whole_call(condition, calls)
-        given = given_rate(condition, calls)
-        self._stages.append(Stage(self._take(), passes, given, call))
+        given = selectivity_hint(condition, calls)
+        self._operators.append(Operator(self._take(), passes, given, call))
 
     def close(self) -> None:
         """Gather the asks since the opening into one step."""
         rows, steps = self._rows, self._rows.work.steps
         outputs = self._take()
         if outputs:
-            self._stages.append(Stage(outputs, None))
-        asks = tuple(ask for stage in self._stages for ask in stage.asks)
+            self._operators.append(Operator(outputs, None))
+        asks = tuple(ask for operator in self._operators for ask in operator.asks)
         if not asks:
             return
         others: list[Step] = [s for s in steps[self._first :] if not isinstance(s, Ask)]
@@ -112,11 +112,13 @@ class FlowPlan:
         columns = [column for ask in asks for column in ask.documents if column.table == table]
         column = columns[0] if columns else None
         shown = None if outputs else self._shown()
-        flow = Flow(tuple(self._stages), self.graph, source, column, needed, found, shown)
-        steps[self._first :] = [*others, flow]
+        pipeline = Pipeline(
+            tuple(self._operators), self.graph, source, column, needed, found, shown
+        )
+        steps[self._first :] = [*others, pipeline]
 
     def _shown(self) -> frozenset[int] | None:
-        """See `Flow.shown`."""
+        """See `Pipeline.shown`."""
         rows, work = self._rows, self._rows.work
         shown = shown_once(rows.block, work)
         if shown is None or rows.open:
@@ -162,7 +164,7 @@ class FlowPlan:
         known.update(free, decided, own)
 
     def _take(self) -> tuple[Ask, ...]:
-        """The asks since the last stage."""
+        """The asks since the last operator."""
         steps = self._rows.work.steps
         first, self._staged = self._staged, len(steps)
         return tuple(step for step in steps[first:] if isinstance(step, Ask))
@@ -204,11 +206,11 @@ class FlowPlan:
         return self._rows.work.binder.columns(whole) is not None
 
 
-class _FlowDemand(Demand):
+class _PipelineDemand(Demand):
     """A demand that is written anew for what is decided when it is asked.
 
     Args:
-        flow: whose rows it names.
+        pipeline: whose rows it names.
         conditions: what must hold beside the conditions of the block.
         inner: the sources of a subquery that belong to it.
         decided: see `Demand`.
@@ -216,18 +218,18 @@ class _FlowDemand(Demand):
 
     def __init__(
         self,
-        flow: FlowPlan,
+        pipeline: PipelinePlanner,
         conditions: Sequence[Condition],
         inner: frozenset[int] = frozenset(),
         decided: Sequence[LoadedSource] = (),
     ) -> None:
-        super().__init__(flow._rows.work, flow._rows.block, "", [], decided)
-        self._flow = flow
+        super().__init__(pipeline._rows.work, pipeline._rows.block, "", [], decided)
+        self._pipeline = pipeline
         self._conditions = conditions
         self._inner = inner
 
     def rows_of(self, sources: Sequence[LoadedSource]) -> tuple[str, Target | None]:
-        return self._flow.rows_of(sources, self._conditions, self._inner)
+        return self._pipeline.rows_of(sources, self._conditions, self._inner)
 
 
 def whole_call(expr: Expr, calls: Sequence[AICall]) -> int | None:
@@ -239,14 +241,14 @@ def whole_call(expr: Expr, calls: Sequence[AICall]) -> int | None:
     return None
 
 
-def given_rate(expr: Expr, calls: Sequence[AICall]) -> float | None:
+def selectivity_hint(expr: Expr, calls: Sequence[AICall]) -> float | None:
     """The share of rows that pass by the user's word on each call; None where one lacks."""
     if expr.kind is Kind.LEAF:
         call = whole_call(expr, calls)
         return None if call is None else calls[call].options.selectivity
     if expr.kind not in (Kind.AND, Kind.OR, Kind.NOT):
         return None
-    parts = [given_rate(part, calls) for part in expr.parts]
+    parts = [selectivity_hint(part, calls) for part in expr.parts]
     known = [rate for rate in parts if rate is not None]
     if len(known) < len(parts):
         return None

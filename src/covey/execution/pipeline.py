@@ -16,14 +16,14 @@ import numpy as np
 
 from covey.arrays import Int64, without
 from covey.errors import RunError
-from covey.execution.anchors import BYTES_A_TOKEN, FlowAnchors
+from covey.execution.anchors import BYTES_A_TOKEN, PipelineAnchors
 from covey.execution.asking import Asking
 from covey.execution.partners import first_match
-from covey.execution.sample import SEED, Sampler, flow_facts
+from covey.execution.sample import SEED, Sampler, pipeline_facts
 from covey.execution.steps import StepRunner
-from covey.plan.choice import Chooser, Decision, FlowChoice
-from covey.plan.nodes import Ask, Flow
-from covey.plan.rows import Target
+from covey.plan.choice import Chooser, Decision, OrderChoice
+from covey.plan.join_graph import Target
+from covey.plan.nodes import Ask, Pipeline
 
 # Rows of the first batch while the engine's room is unknown, and under a LIMIT.
 FIRST_BATCH = 256
@@ -42,9 +42,9 @@ class _Batch:
     """Rows that are asked one thing.
 
     Attributes:
-        rows: ascending row ids of the flow's source.
-        decided: the stages they have passed, in that order.
-        stage, ask: what they are asked, or will be asked first; no stage before it is chosen.
+        rows: ascending row ids of the pipeline's source.
+        decided: the operators they have passed, in that order.
+        operator, ask: what they are asked, or will be asked first; no operator before it is chosen.
         whole: whether it was cut from the source, and not from another batch.
         waited: tickets under way.
         steps: asks on; gives the tickets to wait for each time.
@@ -52,15 +52,15 @@ class _Batch:
 
     rows: Int64
     decided: tuple[int, ...] = ()
-    stage: int | None = None
+    operator: int | None = None
     ask: int = 0
     whole: bool = False
     waited: frozenset[int] = frozenset()
     steps: Iterator[frozenset[int]] = field(init=False)
 
 
-class FlowRunner:
-    """Runs one `Flow` step.
+class PipelineRunner:
+    """Runs one `Pipeline` step.
 
     Args:
         step: the step.
@@ -75,7 +75,7 @@ class FlowRunner:
 
     def __init__(
         self,
-        step: Flow,
+        step: Pipeline,
         runner: StepRunner,
         asker: Asking,
         chooser: Chooser | None = None,
@@ -88,15 +88,15 @@ class FlowRunner:
         self._next_row = 0
         self._total = 0
         self._batches: list[_Batch] = []
-        self._order = list(range(len(step.stages)))
+        self._order = list(range(len(step.operators)))
         self._chooser = chooser
-        self._choice: FlowChoice | None = None
+        self._choice: OrderChoice | None = None
         self._through = 0
         self._found = 0
         # Random rows that go through before the others, to see whether the order holds.
         self._tried: Int64 = np.empty(0, np.int64)
         self._trying = False
-        self._anchors = FlowAnchors(step, runner, asker)
+        self._anchors = PipelineAnchors(step, runner, asker)
 
     def run(self) -> None:
         """Ask until every row is through, or enough are found."""
@@ -150,10 +150,10 @@ class FlowRunner:
 
     def _choose(self) -> None:
         """Choose the order of the conditions, asking about a sample where that is worth it."""
-        conditions = [stage for stage in self._step.stages if stage.passes is not None]
+        conditions = [operator for operator in self._step.operators if operator.passes is not None]
         if self._chooser is None or len(conditions) < 2 or not self._total:
             return
-        facts = flow_facts(self._step, self._runner)
+        facts = pipeline_facts(self._step, self._runner)
         choice = self._choice = self._chooser.open(self._step, facts)
         self._reorder()
         if self._step.needed is not None:
@@ -173,7 +173,7 @@ class FlowRunner:
     def _reorder(self) -> None:
         if self._choice is not None:
             order = self._choice.order()
-            self._order = [*order, *(i for i in range(len(self._step.stages)) if i not in order)]
+            self._order = [*order, *(i for i in range(len(self._step.operators)) if i not in order)]
 
     def _review(self, at_once: bool = False) -> None:
         if self._choice is not None and self._choice.review(self._through, at_once):
@@ -183,11 +183,13 @@ class FlowRunner:
         """Learn from answers; of the source's own rows it shows when they are rejected."""
         if self._choice is None:
             return
-        stages = {b.stage for b in self._batches if ticket in b.waited and b.stage is not None}
-        for number in stages:
-            stage = self._step.stages[number]
-            if stage.call is not None and not self._decides_rows(number):
-                true = self._runner.count_true(stage.call, answered)
+        operators = {
+            b.operator for b in self._batches if ticket in b.waited and b.operator is not None
+        }
+        for number in operators:
+            operator = self._step.operators[number]
+            if operator.call is not None and not self._decides_rows(number):
+                true = self._runner.count_true(operator.call, answered)
                 self._choice.observed(number, (), len(answered), true)
 
     def _whole_batches(self) -> int:
@@ -220,7 +222,7 @@ class FlowRunner:
             )
         if step.column is None:
             return self._total
-        asks = step.stages[self._order[0]].asks
+        asks = step.operators[self._order[0]].asks
         if asks and self._row_by_row(asks[0]):
             return self._runner.rows_within(step.column, first, BATCH_BYTES)
         capacity = self._asker.capacity()
@@ -245,17 +247,17 @@ class FlowRunner:
     def _steps(self, batch: _Batch) -> Iterator[frozenset[int]]:
         """Ask call after call for the rows of a batch; give the tickets to wait for each time."""
         while len(batch.rows):
-            if batch.stage is None:
-                batch.stage = next((i for i in self._order if i not in batch.decided), None)
-            if batch.stage is None:
+            if batch.operator is None:
+                batch.operator = next((i for i in self._order if i not in batch.decided), None)
+            if batch.operator is None:
                 break
-            asks = self._step.stages[batch.stage].asks
+            asks = self._step.operators[batch.operator].asks
             while batch.ask < len(asks) and len(batch.rows):
                 yield from self._ask(batch, asks[batch.ask])
                 batch.ask += 1
-            batch.decided = (*batch.decided, batch.stage)
-            self._reject(batch, batch.stage)
-            batch.stage, batch.ask = None, 0
+            batch.decided = (*batch.decided, batch.operator)
+            self._reject(batch, batch.operator)
+            batch.operator, batch.ask = None, 0
         self._through += len(batch.rows)
         self._found += self._found_in(batch)
         self._anchors.release(batch.rows, batch.rows[:0])
@@ -279,54 +281,56 @@ class FlowRunner:
 
     def _returns(self, ask: Ask, batch: _Batch) -> bool:
         """Whether other batches will read the same anchors: those that are not the source's own."""
-        others = any(b is not batch and batch.stage not in b.decided for b in self._batches)
+        others = any(b is not batch and batch.operator not in b.decided for b in self._batches)
         return (others or self._next_row < self._total) and self._anchors.may_stay(ask)
 
-    def _asks(self, stage: int) -> tuple[Ask, ...]:
-        return self._step.stages[stage].asks
+    def _asks(self, operator: int) -> tuple[Ask, ...]:
+        return self._step.operators[operator].asks
 
     def _written(self, ask: Ask, batch: _Batch) -> Ask:
         """An ask for the rows of the batch that pass what is decided."""
         if ask.target is None:
-            raise RunError("An ask of a flow names no rows: the plan is damaged.")
-        left = [self._step.stages[i] for i in self._order if i not in batch.decided]
+            raise RunError("An ask of a pipeline names no rows: the plan is damaged.")
+        left = [self._step.operators[i] for i in self._order if i not in batch.decided]
         stop = ask.stop or first_match(self._step, ask, left)
         if stop is not None and stop.target is not None:
             stop = replace(stop, decided=self._query(stop.target, batch))
         return replace(ask, demand=self._query(ask.target, batch), stop=stop)
 
     def _query(self, target: Target, batch: _Batch, new: int | None = None) -> str:
-        """The row ids of a target in rows of the batch that pass the stages that are decided.
+        """The row ids of a target in rows of the batch that pass the operators that are decided.
 
         Args:
-            new: the stage of which rows that it rejects are still in the batch.
+            new: the operator of which rows that it rejects are still in the batch.
         """
-        passed = [self._step.stages[i].passes for i in batch.decided if i == new or self._joins(i)]
+        passed = [
+            self._step.operators[i].passes for i in batch.decided if i == new or self._joins(i)
+        ]
         conditions = [condition for condition in passed if condition is not None]
         confined = self._runner.batch(self._step.source, batch.rows)
         return self._step.rows.query(target, conditions, confined)
 
-    def _joins(self, stage: int) -> bool:
-        """Whether a stage decides more than the rows of the source: those it rejects are gone."""
-        passes = self._step.stages[stage].passes
+    def _joins(self, operator: int) -> bool:
+        """Whether an operator decides more than rows of the source: those it rejects are gone."""
+        passes = self._step.operators[operator].passes
         return passes is not None and not passes.sources <= {self._step.source}
 
-    def _reject(self, batch: _Batch, stage: int) -> None:
-        """Take the rows out of a batch that a stage rejects."""
-        if self._step.stages[stage].passes is None or not len(batch.rows):
+    def _reject(self, batch: _Batch, operator: int) -> None:
+        """Take the rows out of a batch that an operator rejects."""
+        if self._step.operators[operator].passes is None or not len(batch.rows):
             return
-        alive = self._query(Target((self._step.source,)), batch, stage)
+        alive = self._query(Target((self._step.source,)), batch, operator)
         left = np.sort(self._runner.columns(alive)[0])
-        if self._choice is not None and self._decides_rows(stage):
-            before = tuple(i for i in batch.decided if i != stage)
-            self._choice.observed(stage, before, len(batch.rows), len(left))
+        if self._choice is not None and self._decides_rows(operator):
+            before = tuple(i for i in batch.decided if i != operator)
+            self._choice.observed(operator, before, len(batch.rows), len(left))
         self._anchors.release(without(batch.rows, left), left)
         self._through += len(batch.rows) - len(left)
         batch.rows = left
 
-    def _decides_rows(self, stage: int) -> bool:
-        """Whether a condition is about rows of the flow's source alone."""
-        targets = [ask.target for ask in self._asks(stage)]
+    def _decides_rows(self, operator: int) -> bool:
+        """Whether a condition is about rows of the pipeline's source alone."""
+        targets = [ask.target for ask in self._asks(operator)]
         return all(t is not None and t.sources == (self._step.source,) for t in targets)
 
     def _advance(self) -> bool:
@@ -346,24 +350,28 @@ class FlowRunner:
         """Let the rows go on that have their answers while the rest of their batch waits."""
         ready: dict[tuple[tuple[int, ...], int, int], list[Int64]] = {}
         for batch in self._batches:
-            if ticket not in batch.waited or self._asker.done(batch.waited) or batch.stage is None:
+            if (
+                ticket not in batch.waited
+                or self._asker.done(batch.waited)
+                or batch.operator is None
+            ):
                 continue
-            ask = self._asks(batch.stage)[batch.ask]
+            ask = self._asks(batch.operator)[batch.ask]
             if not self._row_by_row(ask) or self._is_last(batch):
                 continue
             documents = self._runner.documents_of(ask.documents[0], batch.rows)
             decided = np.isin(documents, answered[:, 0])
-            place = (batch.decided, batch.stage, batch.ask + 1)
+            place = (batch.decided, batch.operator, batch.ask + 1)
             ready.setdefault(place, []).append(batch.rows[decided])
             batch.rows = batch.rows[~decided]
-        for (passed, stage, number), parts in ready.items():
+        for (passed, operator, number), parts in ready.items():
             rows = np.sort(np.concatenate(parts))
             if len(rows):
-                self._add(_Batch(rows, passed, stage, number))
+                self._add(_Batch(rows, passed, operator, number))
 
     def _is_last(self, batch: _Batch) -> bool:
         """Whether nothing is asked of its rows after what they wait for."""
-        number = batch.stage
+        number = batch.operator
         return batch.ask == len(self._asks(number or 0)) - 1 and all(
             i in batch.decided or i == number for i in self._order
         )
@@ -381,7 +389,9 @@ class FlowRunner:
         if self._step.found is None or not len(batch.rows):
             return 0
         # While the last condition is asked, only its answers say which rows are found.
-        passes = [stage.passes for stage in self._step.stages if stage.passes is not None]
+        passes = [
+            operator.passes for operator in self._step.operators if operator.passes is not None
+        ]
         confined = self._runner.batch(self._step.source, batch.rows)
         query = self._step.rows.query(self._step.found, passes, confined)
         return self._runner.count(f"SELECT count(*) FROM ({query} LIMIT {self._step.needed})")

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from covey.arrays import Int64
 from covey.errors import RunError
-from covey.execution.answers import Answers
-from covey.execution.readout import read_answers, true_of
+from covey.execution.answers import QueryAnswers
+from covey.execution.sql_values import read_answers, true_of
 from covey.logical.calls import AICall, OnError
 from covey.prompts.documents import NULL_ID, DocumentStore
 from covey.prompts.question import Question
@@ -44,7 +44,7 @@ class RowDocuments:
         return np.where(rows < 0, NULL_ID, self.ids[rows])
 
 
-class Lookups:
+class AnswerUDFs:
     """Makes the look-ups of a query known on its connection.
 
     Args:
@@ -59,7 +59,7 @@ class Lookups:
     def __init__(
         self,
         objects: TemporaryObjects,
-        answers: Answers,
+        answers: QueryAnswers,
         documents: DocumentStore,
     ) -> None:
         self._objects = objects
