@@ -7,8 +7,8 @@ Each shape runs several times; the first run warms up. Seconds go from handing o
 texts to the last answer, tokenising included, start-up apart; "expected" is what the rates
 measured on the device at start make of the counts. With --trace a further run
 is profiled: device microseconds a token by part, and the share of time the GPU idles. With
---schedules the same prompts are asked in three schedules: wide chunks, narrow chunks, and
-narrow chunks with an arena that holds a few documents only, in another order.
+--schedules the same prompts are asked in three schedules: wide batches, narrow batches, and
+narrow batches with a KV cache that holds a few documents only, in another order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel, planned_costs
 from covey.engine.runtime import ChunkRunner, Launched
 from covey.hardware.facts import gpu_facts
-from covey.kernels.base import Chunk
+from covey.kernels.base import ForwardBatch
 from covey.models.files import ModelFiles
 from covey.optimizer.cost import Work, expected_seconds, speed_of_light
 from covey.prompts.documents import DocumentStore
@@ -47,28 +47,28 @@ _PARTS = {
 
 
 class Counted:
-    """Runs chunks and counts what they are for the roofline."""
+    """Runs batches and counts what they are for the roofline."""
 
     def __init__(self, runner: ChunkRunner, budget: int) -> None:
         self._runner = runner
         self._budget = budget
         self.work = Work()
 
-    def launch(self, chunk: Chunk, *rest: Any) -> Launched:
+    def launch(self, batch: ForwardBatch, *rest: Any) -> Launched:
         """See `ChunkRunner.launch`."""
-        rows = np.arange(len(chunk), dtype=np.int64)
-        pairs = int((chunk.exits - rows).sum())
-        spans = np.diff(chunk.past_slots)[:, 0]
-        pairs += int((np.diff(chunk.past_rows)[:, 0] * spans).sum())
-        distinct = np.unique(chunk.past_slots, axis=0)
+        rows = np.arange(len(batch), dtype=np.int64)
+        pairs = int((batch.subtree_ends - rows).sum())
+        spans = np.diff(batch.prefix_slots)[:, 0]
+        pairs += int((np.diff(batch.prefix_rows)[:, 0] * spans).sum())
+        distinct = np.unique(batch.prefix_slots, axis=0)
         self.work += Work(
-            fresh=len(chunk),
+            fresh=len(batch),
             pairs=pairs,
-            written=len(chunk.kept_rows),
+            written=int((batch.slot_mapping >= 0).sum()),
             read=int(np.diff(distinct).sum()),
-            passes=len(chunk) / self._budget,
+            passes=len(batch) / self._budget,
         )
-        return self._runner.launch(chunk, *rest)
+        return self._runner.launch(batch, *rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def run_shape(engine: LoadedEngine, shape: Shape) -> Run:
 
 
 def counted_run(engine: LoadedEngine, shape: Shape) -> tuple[Run, Work]:
-    """A run in which every chunk is counted."""
+    """A run in which every batch is counted."""
     found: list[Counted] = []
     make = engine._make_runner
 
@@ -157,14 +157,14 @@ def trace_shape(engine: LoadedEngine, shape: Shape, folder: Path | None) -> dict
 
 
 def schedules(engine: LoadedEngine, shape: Shape) -> dict[str, np.ndarray]:
-    """Margins of the same prompts by what shared a chunk, a prefix or the arena."""
+    """Margins of the same prompts by what shared a batch, a prefix or the KV cache."""
     limits, rows = engine.limits, max(len(shape.partners), 1)
-    found = {"wide chunks": run_shape(engine, shape).margins}
+    found = {"wide batches": run_shape(engine, shape).margins}
     engine.limits = replace(limits, budget=min(3072, limits.budget))
-    found["narrow chunks"] = run_shape(engine, shape).margins
+    found["narrow batches"] = run_shape(engine, shape).margins
     engine.limits = replace(limits, budget=min(2048, limits.budget), slots=40_000)
     backwards = run_shape(engine, replace(shape, anchors=shape.anchors[::-1])).margins
-    found["small arena, backwards"] = backwards.reshape(-1, rows)[::-1].ravel()
+    found["small KV cache, backwards"] = backwards.reshape(-1, rows)[::-1].ravel()
     engine.limits = limits
     return found
 
@@ -201,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Time six shapes of work on a GPU.")
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("--shapes", default=",".join(NAMES))
-    parser.add_argument("--budget", type=int, help="new tokens of a chunk")
+    parser.add_argument("--budget", type=int, help="new tokens of a batch")
     parser.add_argument("--runs", type=int, default=2, help="timed runs of each shape")
     parser.add_argument("--trace", type=Path, help="folder for lists of kernels")
     parser.add_argument("--schedules", action="store_true", help="compare three schedules")
@@ -220,10 +220,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     spec = ModelFiles(options.checkpoint).spec
     costs = planned_costs(spec, True, engine.limits.budget)
     rates = engine.rates()
-    print(f"chunks of {engine.limits.budget:,} tokens, arena of {engine.limits.slots:,}")
+    print(f"batches of {engine.limits.budget:,} tokens, KV cache of {engine.limits.slots:,}")
     print(
         f"{'shape':<16}{'prompts':>9}{'seconds':>9}{'requested':>13}{'fresh':>11}{'minimum':>11}"
-        f"{'us/token':>10}{'chunks':>8}{'fill':>7}{'host':>7}{'device':>8}{'expected':>10}"
+        f"{'us/token':>10}{'batches':>8}{'fill':>7}{'host':>7}{'device':>8}{'expected':>10}"
     )
     results = {}
     for name in options.shapes.split(","):

@@ -1,4 +1,4 @@
-"""Shapes, random inputs and chunks for the measurements of the Hopper kernels."""
+"""Shapes, random inputs and batches for the measurements of the Hopper kernels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.kernels.base import Activation, Chunk, Geometry, Weight
+from covey.kernels.base import Activation, ForwardBatch, Geometry, Weight
 from covey.kernels.hopper import gemm
 from covey.kernels.hopper.dense import load_flash_attention
 from covey.kernels.hopper.kernels import HopperKernels
@@ -44,39 +44,38 @@ def kernels(limits: Limits | None = None) -> HopperKernels:
     )
 
 
-def chunk_of(
+def batch_of(
     runs: Sequence[tuple[int, int, int]], spans: Sequence[tuple[int, int, int, int]] = ()
-) -> Chunk:
-    """A chunk of runs (length, first row of the subtree's parent or -1, first depth)."""
+) -> ForwardBatch:
+    """A batch of runs (length, first row of the subtree's parent or -1, first depth)."""
     lengths = [run[0] for run in runs]
     total = sum(lengths)
     parents: list[int] = []
     for length, parent, _ in runs:
         start = len(parents)
         parents += [parent, *range(start, start + length - 1)]
-    exits = np.arange(1, total + 1, dtype=np.int32)
+    subtree_ends = np.arange(1, total + 1, dtype=np.int32)
     for row in range(total - 1, -1, -1):
         if parents[row] >= 0:
-            exits[parents[row]] = max(exits[parents[row]], exits[row])
+            subtree_ends[parents[row]] = max(subtree_ends[parents[row]], subtree_ends[row])
     ranges = np.array(spans, dtype=np.int64).reshape(-1, 4)
     none = np.empty(0, dtype=np.int64)
-    return Chunk(
+    return ForwardBatch(
         tokens=np.zeros(total, dtype=np.int32),
-        depths=np.concatenate([np.arange(d, d + n, dtype=np.int32) for n, _, d in runs]),
-        exits=exits,
-        answers=none,
-        past_rows=ranges[:, :2],
-        past_slots=ranges[:, 2:],
-        kept_rows=none,
-        kept_slots=none,
+        positions=np.concatenate([np.arange(d, d + n, dtype=np.int32) for n, _, d in runs]),
+        subtree_ends=subtree_ends,
+        logits_indices=none,
+        prefix_rows=ranges[:, :2],
+        prefix_slots=ranges[:, 2:],
+        slot_mapping=np.full(total, -1, dtype=np.int32),
     )
 
 
-def suffixes(tokens: int, length: int, anchor: int, slot: int = 0) -> Chunk:
-    """Suffixes of one length behind one arena span."""
+def suffixes(tokens: int, length: int, anchor: int, slot: int = 0) -> ForwardBatch:
+    """Suffixes of one length behind one KV cache span."""
     count = tokens // length
     spans = [(0, count * length, slot, slot + anchor)] if anchor else []
-    return chunk_of([(length, -1, anchor)] * count, spans)
+    return batch_of([(length, -1, anchor)] * count, spans)
 
 
 def heads_of(qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.kernels.base import Activation, Chunk, KvLayer
+from covey.kernels.base import Activation, ForwardBatch, KvLayer
 from covey.kernels.hopper.attend import packed_attention
 from covey.kernels.hopper.checks import relative_error
 from covey.kernels.hopper.dense8 import fp8_attention
@@ -30,7 +30,7 @@ from hopper_cases import (
     NEVER,
     QKV,
     D,
-    chunk_of,
+    batch_of,
     exact,
     flash_attention,
     heads_of,
@@ -55,13 +55,15 @@ def rms(x: Tensor, weight: Tensor) -> Tensor:
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON) * weight.double()
 
 
-def exact_attention(q: Tensor, k: Tensor, v: Tensor, chunk: Chunk, kv: KvLayer | None) -> Tensor:
+def exact_attention(
+    q: Tensor, k: Tensor, v: Tensor, batch: ForwardBatch, kv: KvLayer | None
+) -> Tensor:
     """Tree attention in float64 by its definition, (n, heads * d)."""
-    rows = torch.arange(len(chunk), device=CUDA)
-    exits = torch.from_numpy(chunk.exits).to(CUDA)
-    seen = (rows <= rows[:, None]) & (rows[:, None] < exits)
+    rows = torch.arange(len(batch), device=CUDA)
+    subtree_ends = torch.from_numpy(batch.subtree_ends).to(CUDA)
+    seen = (rows <= rows[:, None]) & (rows[:, None] < subtree_ends)
     keys, values = [k], [v]
-    for (first, last), (low, high) in zip(chunk.past_rows, chunk.past_slots, strict=True):
+    for (first, last), (low, high) in zip(batch.prefix_rows, batch.prefix_slots, strict=True):
         assert kv is not None
         over = ((rows >= int(first)) & (rows < int(last)))[:, None]
         seen = torch.cat([seen, over.expand(-1, int(high - low))], 1)
@@ -111,34 +113,34 @@ def glue_errors() -> list[tuple[str, float]]:
 def rotation_errors(rows: int) -> list[tuple[str, float]]:
     """Norm and rotation, by the kernel of its own and behind the FP8 product."""
     weights = normal(D), normal(D)
-    chunk = kept_behind(rows, (1 << 21) + 100)  # offsets beyond 31 bits
-    turn = kernels().plan(chunk).turn
+    batch = kept_behind(rows, (1 << 21) + 100)  # offsets beyond 31 bits
+    turn = kernels().plan(batch).turn
     qkv = normal(rows, QKV)
 
-    def rotate(arena: KvLayer) -> Tensor:
-        rotate_and_store(*heads_of(qkv), weights, None, turn, arena, EPSILON)
+    def rotate(kv_cache: KvLayer) -> Tensor:
+        rotate_and_store(*heads_of(qkv), weights, None, turn, kv_cache, EPSILON)
         return qkv
 
-    found = turned_errors("", qkv.double(), weights, chunk, rotate)
+    found = turned_errors("", qkv.double(), weights, batch, rotate)
     x, weight = random_product(rows, QKV, HIDDEN)
     product = own_products(CUDA).heads
     assert product is not None
 
-    def multiply(arena: KvLayer) -> Tensor:
+    def multiply(kv_cache: KvLayer) -> Tensor:
         poison()
-        form = HeadForm(HEADS, KV_HEADS, weights, turn, arena, EPSILON)
+        form = HeadForm(HEADS, KV_HEADS, weights, turn, kv_cache, EPSILON)
         return product(x, weight, form)
 
-    return found + turned_errors(", in the product", exact(x, weight), weights, chunk, multiply)
+    return found + turned_errors(", in the product", exact(x, weight), weights, batch, multiply)
 
 
-def kept_behind(rows: int, slot: int) -> Chunk:
-    """A chunk whose rows are all kept, in random order from a slot on."""
-    plain = chunk_of([(rows, -1, 3000)])
+def kept_behind(rows: int, slot: int) -> ForwardBatch:
+    """A batch whose rows are all kept, in random order from a slot on."""
+    plain = batch_of([(rows, -1, 3000)])
     slots = np.random.default_rng(1).permutation(rows) + slot
-    return Chunk(
-        plain.tokens, plain.depths, plain.exits, plain.answers, plain.past_rows,
-        plain.past_slots, np.arange(rows), slots,
+    return ForwardBatch(
+        plain.tokens, plain.positions, plain.subtree_ends, plain.logits_indices, plain.prefix_rows,
+        plain.prefix_slots, slots.astype(np.int32),
     )  # fmt: skip
 
 
@@ -146,29 +148,31 @@ def turned_errors(
     label: str,
     qkv: Tensor,
     weights: tuple[Tensor, Tensor],
-    chunk: Chunk,
+    batch: ForwardBatch,
     turn: Callable[[KvLayer], Tensor],
 ) -> list[tuple[str, float]]:
     """Errors of what `turn` makes of exact queries, keys and values, and of what it keeps."""
-    angles = torch.from_numpy(chunk.depths).to(CUDA).double()[:, None] * (
+    angles = torch.from_numpy(batch.positions).to(CUDA).double()[:, None] * (
         1e6 ** (-torch.arange(0, D, 2, device=CUDA).double() / D)
     )
     q, k, v = (x.double() for x in heads_of(qkv))
     expected = _turned(q, angles, weights[0]), _turned(k, angles, weights[1])
-    room = int(chunk.kept_slots.max()) + 1
-    arena = KvLayer(
+    room = int(batch.slot_mapping.max()) + 1
+    kv_cache = KvLayer(
         torch.full((room, KV_HEADS, D), float("nan"), device=CUDA, dtype=torch.bfloat16),
         torch.full((room, KV_HEADS, D), float("nan"), device=CUDA, dtype=torch.bfloat16),
     )
-    found_q, found_k, _ = heads_of(turn(arena))
-    where = torch.from_numpy(chunk.kept_slots).to(CUDA)
-    stored = max(relative_error(arena.k[where], expected[1]), relative_error(arena.v[where], v))
-    if int((~arena.k[:, 0, 0].isnan()).sum()) != len(chunk):
+    found_q, found_k, _ = heads_of(turn(kv_cache))
+    where = torch.from_numpy(batch.slot_mapping).to(CUDA)
+    stored = max(
+        relative_error(kv_cache.k[where], expected[1]), relative_error(kv_cache.v[where], v)
+    )
+    if int((~kv_cache.k[:, 0, 0].isnan()).sum()) != len(batch):
         stored = float("nan")
     return [
         (f"rotated queries{label}", relative_error(found_q, expected[0])),
         (f"rotated keys{label}", relative_error(found_k, expected[1])),
-        (f"keys and values in the arena{label}", stored),
+        (f"keys and values in the KV cache{label}", stored),
     ]
 
 
@@ -181,36 +185,36 @@ def _turned(x: Tensor, angles: Tensor, weight: Tensor) -> Tensor:
 CHUNKS = {
     "suffixes of 5 behind 700 slots": suffixes(1000, 5, 700, slot=900),
     "suffixes of 7 behind 40 slots": suffixes(980, 7, 40, slot=11),
-    "two anchors, out of order, with a gap": chunk_of(
+    "two anchors, out of order, with a gap": batch_of(
         [(10, -1, 600)] * 20 + [(31, -1, 0)] + [(9, -1, 300)] * 30,
         [(0, 200, 1500, 2100), (231, 501, 100, 400)],
     ),
-    "prompts of 300 with a common opening": chunk_of([(300, -1, 0)] + [(280, 19, 20)] * 3),
-    "a prompt of 1,100": chunk_of([(1100, -1, 0)]),
-    "a document of 700 with partners of 6": chunk_of([(706, -1, 0)] + [(6, 699, 700)] * 60),
+    "prompts of 300 with a common opening": batch_of([(300, -1, 0)] + [(280, 19, 20)] * 3),
+    "a prompt of 1,100": batch_of([(1100, -1, 0)]),
+    "a document of 700 with partners of 6": batch_of([(706, -1, 0)] + [(6, 699, 700)] * 60),
 }
 
 
 def attention_errors() -> list[tuple[str, float]]:
-    """Every kind of chunk, with dense calls where they are due and without."""
+    """Every kind of batch, with dense calls where they are due and without."""
     found = []
-    for label, chunk in CHUNKS.items():
-        qkv = normal(len(chunk), QKV)
+    for label, batch in CHUNKS.items():
+        qkv = normal(len(batch), QKV)
         q, k, v = heads_of(qkv)
-        arena = KvLayer(normal(2200, KV_HEADS, D), normal(2200, KV_HEADS, D))
-        expected = exact_attention(q, k, v, chunk, arena)
+        kv_cache = KvLayer(normal(2200, KV_HEADS, D), normal(2200, KV_HEADS, D))
+        expected = exact_attention(q, k, v, batch, kv_cache)
         for limits in (Limits(), NEVER):
             ours = kernels(limits)
-            plan = ours.plan(chunk)
+            plan = ours.plan(batch)
             poison()
             parts = [
-                flash_attention(q, *((arena.k, arena.v) if c.past else (k, v)), c, D**-0.5)
+                flash_attention(q, *((kv_cache.k, kv_cache.v) if c.prefix else (k, v)), c, D**-0.5)
                 for c in plan.calls
             ]
             for quantised in (True, False):
                 poison()
                 out = packed_attention(
-                    q, k, v, arena, plan.tiles, parts, scale=D**-0.5, quantised=quantised,
+                    q, k, v, kv_cache, plan.tiles, parts, scale=D**-0.5, quantised=quantised,
                     out_dtype=FP8 if quantised else torch.bfloat16,
                 )  # fmt: skip
                 kind = f"{len(parts)} dense, {'FP8' if quantised else 'BF16'}"
@@ -220,29 +224,29 @@ def attention_errors() -> list[tuple[str, float]]:
 
 LONG_CHUNKS = {
     "suffixes of 5 behind 4,096 slots": suffixes(4000, 5, 4096, slot=90),
-    "two anchors, with a gap": chunk_of(
+    "two anchors, with a gap": batch_of(
         [(10, -1, 2000)] * 80 + [(31, -1, 0)] + [(9, -1, 1500)] * 90,
         [(0, 800, 2500, 4500), (831, 1641, 100, 1600)],
     ),
-    "a prompt of 4,200": chunk_of([(4200, -1, 0)]),
+    "a prompt of 4,200": batch_of([(4200, -1, 0)]),
 }
 
 
 def fp8_attention_errors() -> list[tuple[str, float]]:
     """What fp8-attention adds: dense calls in FP8, finished by the packed kernel in BF16."""
     found = []
-    for label, chunk in LONG_CHUNKS.items():
-        q, k, v = heads_of(normal(len(chunk), QKV))
-        arena = KvLayer(normal(4600, KV_HEADS, D), normal(4600, KV_HEADS, D))
-        expected = exact_attention(q, k, v, chunk, arena)
-        plan = kernels().plan(chunk)
+    for label, batch in LONG_CHUNKS.items():
+        q, k, v = heads_of(normal(len(batch), QKV))
+        kv_cache = KvLayer(normal(4600, KV_HEADS, D), normal(4600, KV_HEADS, D))
+        expected = exact_attention(q, k, v, batch, kv_cache)
+        plan = kernels().plan(batch)
         poison()
         parts = [
-            fp8_attention(q, *((arena.k, arena.v) if c.past else (k, v)), c, D**-0.5)
+            fp8_attention(q, *((kv_cache.k, kv_cache.v) if c.prefix else (k, v)), c, D**-0.5)
             for c in plan.calls
         ]
         out = packed_attention(
-            q, k, v, arena, plan.tiles, parts, scale=D**-0.5, quantised=False,
+            q, k, v, kv_cache, plan.tiles, parts, scale=D**-0.5, quantised=False,
             out_dtype=torch.bfloat16,
         )  # fmt: skip
         found.append((f"{label} ({len(parts)} in FP8)", relative_error(widened(out), expected)))

@@ -4,7 +4,7 @@
 
 MODEL is a folder, a GGUF file or a known name. The prompts are the repository's support tickets
 under some questions, and pairs of tickets and policies. Random weights amplify rounding; only a
-trained model's margins tell how often an answer depends on what shared its chunk. With --fast,
+trained model's margins tell how often an answer depends on what shared its batch. With --fast,
 the same under each of these options alone.
 """
 

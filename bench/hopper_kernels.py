@@ -4,7 +4,7 @@
 
 Needs an H100 or H200 and covey[gpu]. Shapes are those of Qwen3 4B. Errors are relative,
 ||found - expected|| / ||expected||, against float64 on fresh random inputs, with NaN in
-the memory that outputs are made of. Times are a layer's work for a chunk of tokens,
+the memory that outputs are made of. Times are a layer's work for a batch of tokens,
 sustained, beside the bytes it cannot avoid.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.kernels.base import Chunk, KvLayer
+from covey.kernels.base import ForwardBatch, KvLayer
 from covey.kernels.hopper.attend import Build, packed_attention
 from covey.kernels.hopper.gate import gate
 from covey.kernels.hopper.kernels import HopperPlan
@@ -37,7 +37,7 @@ from hopper_cases import (
     NEVER,
     QKV,
     D,
-    chunk_of,
+    batch_of,
     flash_attention,
     heads_of,
     kernels,
@@ -48,14 +48,14 @@ from hopper_errors import print_errors
 
 
 def print_times(tokens: int) -> None:
-    """Print the times of the glue for a chunk of `tokens`."""
+    """Print the times of the glue for a batch of `tokens`."""
     print(f"{tokens:,} tokens, one layer{'':<34}us/layer  us/token x 36   TB/s or TFLOPS")
     residual, delta = normal(tokens, HIDDEN), normal(tokens, HIDDEN) * 1e-3
     weight, both = normal(HIDDEN), normal(tokens, 2 * FFN)
     qkv, norms = normal(tokens, QKV), (normal(D), normal(D))
-    plan = kernels().plan(chunk_of([(tokens, -1, 0)]))
+    plan = kernels().plan(batch_of([(tokens, -1, 0)]))
     keep = _keeping(tokens)
-    arena = KvLayer(normal(tokens, KV_HEADS, D), normal(tokens, KV_HEADS, D))
+    kv_cache = KvLayer(normal(tokens, KV_HEADS, D), normal(tokens, KV_HEADS, D))
     q, k, v = heads_of(qkv)
 
     def turn(used: HopperPlan, kv: KvLayer | None) -> Callable[[], object]:
@@ -69,7 +69,7 @@ def print_times(tokens: int) -> None:
     )  # fmt: skip
     moved = tokens * (HEADS + KV_HEADS) * D * 4
     row("rotate", tokens, moved, turn(plan, None))
-    row("rotate and keep all", tokens, moved + tokens * KV_HEADS * D * 6, turn(keep, arena))
+    row("rotate and keep all", tokens, moved + tokens * KV_HEADS * D * 6, turn(keep, kv_cache))
     row(
         "gate, FP8", tokens, tokens * FFN * 5,
         lambda: gate(both, out_dtype=FP8, quantised=True),
@@ -77,13 +77,12 @@ def print_times(tokens: int) -> None:
 
 
 def _keeping(tokens: int) -> HopperPlan:
-    plain = chunk_of([(tokens, -1, 0)])
-    every = np.arange(tokens)
-    chunk = Chunk(
-        plain.tokens, plain.depths, plain.exits, plain.answers, plain.past_rows,
-        plain.past_slots, every, every,
+    plain = batch_of([(tokens, -1, 0)])
+    batch = ForwardBatch(
+        plain.tokens, plain.positions, plain.subtree_ends, plain.logits_indices, plain.prefix_rows,
+        plain.prefix_slots, np.arange(tokens, dtype=np.int32),
     )  # fmt: skip
-    return kernels().plan(chunk)
+    return kernels().plan(batch)
 
 
 def row(
@@ -99,22 +98,22 @@ def row(
 def print_attention_times(tokens: int) -> None:
     """Print the packed kernel in several builds, and dense calls beside it."""
     print("attention, one layer: dense part, packed part by build")
-    arena = KvLayer(normal(40_000, KV_HEADS, D), normal(40_000, KV_HEADS, D))
+    kv_cache = KvLayer(normal(40_000, KV_HEADS, D), normal(40_000, KV_HEADS, D))
     cases = {
         f"{n} tokens behind {a}": suffixes(tokens, n, a)
         for n, a in ((5, 4096), (15, 1024), (15, 256), (5, 0), (15, 48))
     }
     cases["300 tokens"] = suffixes(tokens, 300, 0)
     cases["600 tokens"] = suffixes(tokens, 600, 0)
-    cases["300 tokens, 20 of them common"] = chunk_of(
+    cases["300 tokens, 20 of them common"] = batch_of(
         [(300, -1, 0)] + [(280, 19, 20)] * (tokens // 280 - 1)
     )
-    for label, chunk in cases.items():
-        qkv = normal(len(chunk), QKV)
+    for label, batch in cases.items():
+        qkv = normal(len(batch), QKV)
         for limits, causal in ((Limits(causal_rows=256), "dense"), (NEVER, "packed")):
             if causal == "packed" and label.endswith("4096"):
                 continue
-            times = attention_times(qkv, chunk, arena, limits)
+            times = attention_times(qkv, batch, kv_cache, limits)
             if not times:
                 continue
             print(f"  {label}, {causal} (us/token x 36)")
@@ -128,32 +127,34 @@ BUILDS = {
 }
 
 
-def attention_times(qkv: Tensor, chunk: Chunk, arena: KvLayer, limits: Limits) -> dict[str, float]:
+def attention_times(
+    qkv: Tensor, batch: ForwardBatch, kv_cache: KvLayer, limits: Limits
+) -> dict[str, float]:
     """Seconds a token of the dense calls and of each build of the packed kernel."""
     q, k, v = heads_of(qkv)
-    plan = kernels(limits).plan(chunk)
+    plan = kernels(limits).plan(batch)
     if not plan.calls and limits is not NEVER:
         return {}
     parts: list[tuple[Tensor, Tensor]] = []
 
     def dense() -> list[tuple[Tensor, Tensor]]:
         return [
-            flash_attention(q, *((arena.k, arena.v) if c.past else (k, v)), c, D**-0.5)
+            flash_attention(q, *((kv_cache.k, kv_cache.v) if c.prefix else (k, v)), c, D**-0.5)
             for c in plan.calls
         ]
 
     def packed(build: Build) -> Callable[[], object]:
         return lambda: packed_attention(
-            q, k, v, arena, plan.tiles, parts, scale=D**-0.5, out_dtype=FP8, quantised=True,
+            q, k, v, kv_cache, plan.tiles, parts, scale=D**-0.5, out_dtype=FP8, quantised=True,
             build=build,
         )  # fmt: skip
 
     found = {}
     if plan.calls:
         parts = dense()
-        found["dense"] = sustained(dense, 0.4) / len(chunk)
+        found["dense"] = sustained(dense, 0.4) / len(batch)
     for name, build in BUILDS.items():
-        found[name] = sustained(packed(build), 0.2) / len(chunk)
+        found[name] = sustained(packed(build), 0.2) / len(batch)
     return found
 
 

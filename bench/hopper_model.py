@@ -5,8 +5,8 @@
 
 Needs an H100 or H200 and covey[gpu]. Errors are those of the residual stream after each
 layer against the reference kernels in float32 on the widened weights. Margins are those
-of a few hundred prompts, each alone in a chunk, packed with the others, and asked behind
-a span of the arena. Speed is that of chunks through the model, without a scheduler.
+of a few hundred prompts, each alone in a batch, packed with the others, and asked behind
+a span of the KV cache. Speed is that of batches through the model, without a scheduler.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from covey.engine.readout import margins
-from covey.kernels.base import Chunk, Geometry, Kernels, KvLayer
+from covey.kernels.base import ForwardBatch, Geometry, Kernels, KvLayer
 from covey.kernels.choose import choose_kernels
 from covey.kernels.hopper.checks import relative_error
 from covey.kernels.reference import ReferenceKernels
@@ -34,7 +34,7 @@ from covey.models.files import ModelFiles
 from covey.models.rope import frequencies
 from covey.models.spec import ModelSpec
 from gpu_timing import versions
-from hopper_cases import CUDA, chunk_of, suffixes
+from hopper_cases import CUDA, batch_of, suffixes
 
 ANSWER_ROWS = tuple(range(300, 308))
 NONE = np.empty(0, dtype=np.int64)
@@ -83,19 +83,19 @@ class Bench:
         """The weights with everything but FP8 matrices in a dtype."""
         return load_weights(self.spec, self._checkpoint, CUDA, dtype)
 
-    def arena(self, slots: int) -> list[KvLayer]:
-        """An arena that holds NaN."""
+    def kv_cache(self, slots: int) -> list[KvLayer]:
+        """A KV cache that holds NaN."""
         shape = (2, slots, self.spec.kv_heads, self.spec.d_head)
         return [
             KvLayer(*torch.full(shape, float("nan"), device=CUDA, dtype=torch.bfloat16))
             for _ in range(self.spec.layers)
         ]
 
-    def filled(self, chunk: Chunk, seed: int) -> Chunk:
-        """The chunk with random tokens."""
+    def filled(self, batch: ForwardBatch, seed: int) -> ForwardBatch:
+        """The batch with random tokens."""
         rng = np.random.default_rng(seed)
-        tokens = rng.integers(0, self.spec.vocab, len(chunk), dtype=np.int32)
-        return replace(chunk, tokens=tokens)
+        tokens = rng.integers(0, self.spec.vocab, len(batch), dtype=np.int32)
+        return replace(batch, tokens=tokens)
 
 
 def ends_of(lengths: Sequence[int]) -> np.ndarray:
@@ -106,10 +106,10 @@ def ends_of(lengths: Sequence[int]) -> np.ndarray:
 def print_errors(bench: Bench) -> None:
     """Residual errors a layer against float32, and those of the reference as a measure."""
     lengths = [400, 380, 380, 90, 6, 6, 6, 6]
-    plain = chunk_of(
+    plain = batch_of(
         [(400, -1, 0), (380, 19, 20), (380, 19, 20), (90, -1, 0)] + [(6, 1249, 90)] * 4
     )  # fmt: skip
-    chunk = replace(bench.filled(plain, 3), answers=ends_of(lengths))
+    batch = replace(bench.filled(plain, 3), logits_indices=ends_of(lengths))
     exact_weights = bench.load(torch.float32)
     kinds: dict[str, tuple[DenseWeights, Kernels[Any]]] = {
         "float32": (exact_weights, ReferenceKernels(bench.shape, CUDA, torch.float32)),
@@ -126,12 +126,12 @@ def print_errors(bench: Bench) -> None:
     seen: dict[str, list[Tensor]] = {}
     for name, (weights, kernels) in kinds.items():
         recorder: Any = Recorder(kernels)
-        logits = DenseModel(bench.spec, weights, recorder).logits(chunk, bench.rows)
+        logits = DenseModel(bench.spec, weights, recorder).logits(batch, bench.rows)
         seen[name] = [*recorder.seen, logits]
     exact, rounded = seen["float32"], seen["FP8 in float32"]
     pairs = (("FP8 in BF16", exact), ("Hopper", exact), ("FP8 in BF16", rounded),
              ("Hopper", rounded))  # fmt: skip
-    print(f"residual at norms, {len(chunk)} tokens: relative error of")
+    print(f"residual at norms, {len(batch)} tokens: relative error of")
     print("  norm     reference | Hopper to float32     reference | Hopper to FP8 in float32")
     places = [0, 1, 2, 3, 4, 7, 15, 31, 47, 63, len(exact) - 2, len(exact) - 1]
     for place in sorted({p for p in places if p < len(exact)}):
@@ -141,7 +141,7 @@ def print_errors(bench: Bench) -> None:
 
 
 def print_margins(bench: Bench, count: int = 120) -> None:
-    """Margins of prompts alone, packed, and behind an arena span."""
+    """Margins of prompts alone, packed, and behind a KV cache span."""
     rng = np.random.default_rng(8)
     opening = rng.integers(0, bench.spec.vocab, 20, dtype=np.int32)
     prompts = [
@@ -152,7 +152,7 @@ def print_margins(bench: Bench, count: int = 120) -> None:
     again = np.concatenate([_ask(bench.model, bench, [prompt]) for prompt in prompts])
     found = {"alone, a second time": again}
     found["packed, opening shared"] = _packed(bench.model, bench, prompts)
-    found["last 5 tokens behind the arena"] = _behind(bench, prompts)
+    found["last 5 tokens behind the KV cache"] = _behind(bench, prompts)
     quantised = ReferenceKernels(bench.shape, CUDA, torch.bfloat16, bench.quantised)
     reference = DenseModel(bench.spec, bench.weights, quantised)
     rounded = _asked_alone(reference, bench, prompts)
@@ -188,13 +188,13 @@ def _asked_alone(model: DenseModel[Any], bench: Bench, prompts: list[np.ndarray]
 
 
 def _ask(model: DenseModel[Any], bench: Bench, prompts: list[np.ndarray]) -> np.ndarray:
-    """Margins of prompts with a common opening of 20, in one chunk."""
+    """Margins of prompts with a common opening of 20, in one batch."""
     first, *rest = prompts
-    plain = chunk_of([(len(first), -1, 0)] + [(len(p) - 20, 19, 20) for p in rest])
+    plain = batch_of([(len(first), -1, 0)] + [(len(p) - 20, 19, 20) for p in rest])
     tokens = np.concatenate([first, *(p[20:] for p in rest)])
     answers = ends_of([len(first), *(len(p) - 20 for p in rest)])
-    chunk = replace(plain, tokens=tokens, answers=answers)
-    return _margins(model.logits(chunk, bench.rows))
+    batch = replace(plain, tokens=tokens, logits_indices=answers)
+    return _margins(model.logits(batch, bench.rows))
 
 
 def _margins(logits: Tensor) -> np.ndarray:
@@ -204,69 +204,71 @@ def _margins(logits: Tensor) -> np.ndarray:
 def _behind(bench: Bench, prompts: list[np.ndarray]) -> np.ndarray:
     """Margins of prompts whose all but five last tokens were computed and kept before."""
     found = []
-    arena = bench.arena(20_000)
+    kv_cache = bench.kv_cache(20_000)
     for start in range(0, len(prompts), 20):
         group = prompts[start : start + 20]
         lengths = [len(p) - 5 for p in group]
-        total = sum(lengths)
         slots = np.random.default_rng(start).permutation(20)
         places = np.concatenate(
             [1000 * s + np.arange(n) for s, n in zip(slots, lengths, strict=False)]
         )
         first = replace(
-            chunk_of([(n, -1, 0) for n in lengths]),
+            batch_of([(n, -1, 0) for n in lengths]),
             tokens=np.concatenate([p[:-5] for p in group]),
-            kept_rows=np.arange(total),
-            kept_slots=places,
+            slot_mapping=places.astype(np.int32),
         )
-        bench.model.logits(first, bench.rows, arena)
+        bench.model.logits(first, bench.rows, kv_cache)
         spans = [
             (5 * i, 5 * i + 5, 1000 * int(slots[i]), 1000 * int(slots[i]) + n)
             for i, n in enumerate(lengths)
         ]
         second = replace(
-            chunk_of([(5, -1, n) for n in lengths], spans),
+            batch_of([(5, -1, n) for n in lengths], spans),
             tokens=np.concatenate([p[-5:] for p in group]),
-            answers=ends_of([5] * len(group)),
+            logits_indices=ends_of([5] * len(group)),
         )
-        found.append(_margins(bench.model.logits(second, bench.rows, arena)))
+        found.append(_margins(bench.model.logits(second, bench.rows, kv_cache)))
     return np.concatenate(found)
 
 
-def speed_cases(bench: Bench) -> dict[str, tuple[Chunk, list[KvLayer] | None]]:
-    """Chunks by what they stand for."""
-    arena = bench.arena(8192)
-    for layer in arena:
+def speed_cases(bench: Bench) -> dict[str, tuple[ForwardBatch, list[KvLayer] | None]]:
+    """Batches by what they stand for."""
+    kv_cache = bench.kv_cache(8192)
+    for layer in kv_cache:
         layer.k.normal_()
         layer.v.normal_()
-    found: dict[str, tuple[Chunk, list[KvLayer] | None]] = {}
+    found: dict[str, tuple[ForwardBatch, list[KvLayer] | None]] = {}
     for tokens in (8192, 16384, 32768):
         count = (tokens - 300) // 275
-        plain = chunk_of([(300, -1, 0)] + [(275, 24, 25)] * count)
+        plain = batch_of([(300, -1, 0)] + [(275, 24, 25)] * count)
         answers = ends_of([300] + [275] * count)
-        found[f"filter, 300 tokens, {tokens // 1024}k"] = replace(plain, answers=answers), None
+        found[f"filter, 300 tokens, {tokens // 1024}k"] = (
+            replace(plain, logits_indices=answers),
+            None,
+        )
     for tokens, length, anchor in (
         (16384, 5, 4096), (32768, 5, 4096), (16384, 15, 1024), (16384, 60, 256),
     ):  # fmt: skip
         plain = suffixes(tokens, length, anchor)
         answers = ends_of([length] * (tokens // length))
         name = f"{length} tokens behind {anchor:,}, {tokens // 1024}k"
-        found[name] = replace(plain, answers=answers), arena
-    plain = chunk_of([(4000, -1, 0)] * 4)
+        found[name] = replace(plain, logits_indices=answers), kv_cache
+    plain = batch_of([(4000, -1, 0)] * 4)
+    every = np.arange(len(plain))
     found["4 documents of 4,000, kept"] = (
-        replace(plain, kept_rows=np.arange(8000), kept_slots=np.arange(8000)), arena,
+        replace(plain, slot_mapping=np.where(every < 8000, every, -1).astype(np.int32)), kv_cache,
     )  # fmt: skip
     return found
 
 
 def print_speed(bench: Bench, seconds: float = 2.0) -> None:
-    """Microseconds a token of chunks, sustained, and the host's part."""
-    print(f"speed{'':<37}tokens/chunk   us/token   tokens/s   host ms   plan ms")
-    for label, (plain, arena) in speed_cases(bench).items():
-        chunk = bench.filled(plain, 4)
+    """Microseconds a token of batches, sustained, and the host's part."""
+    print(f"speed{'':<37}tokens/batch   us/token   tokens/s   host ms   plan ms")
+    for label, (plain, kv_cache) in speed_cases(bench).items():
+        batch = bench.filled(plain, 4)
 
         def work() -> Tensor:
-            return bench.model.logits(chunk, bench.rows, arena)  # noqa: B023
+            return bench.model.logits(batch, bench.rows, kv_cache)  # noqa: B023
 
         for _ in range(3):
             work()
@@ -283,32 +285,32 @@ def print_speed(bench: Bench, seconds: float = 2.0) -> None:
         torch.cuda.synchronize()
         took = (time.perf_counter() - started) / count
         started = time.perf_counter()
-        bench.kernels.plan(chunk)
+        bench.kernels.plan(batch)
         plan = time.perf_counter() - started
         print(
-            f"  {label:<40}{len(chunk):12,}{took / len(chunk) * 1e6:11.3f}"
-            f"{len(chunk) / took:11,.0f}{host * 1e3:10.1f}{plan * 1e3:10.1f}",
+            f"  {label:<40}{len(batch):12,}{took / len(batch) * 1e6:11.3f}"
+            f"{len(batch) / took:11,.0f}{host * 1e3:10.1f}{plan * 1e3:10.1f}",
             flush=True,
         )
 
 
 def print_speed_and_profile(bench: Bench) -> None:
-    """Speed, and where the time of two chunks goes."""
+    """Speed, and where the time of two batches goes."""
     print_speed(bench)
     for label in ("filter, 300 tokens, 16k", "5 tokens behind 4,096, 16k"):
         print_profile(bench, label)
 
 
 def print_profile(bench: Bench, label: str, lines: int = 14) -> None:
-    """Device time by kernel for one chunk."""
+    """Device time by kernel for one batch."""
     from torch.profiler import ProfilerActivity, profile
 
-    plain, arena = speed_cases(bench)[label]
-    chunk = bench.filled(plain, 4)
-    bench.model.logits(chunk, bench.rows, arena)
+    plain, kv_cache = speed_cases(bench)[label]
+    batch = bench.filled(plain, 4)
+    bench.model.logits(batch, bench.rows, kv_cache)
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as found:
-        bench.model.logits(chunk, bench.rows, arena)
+        bench.model.logits(batch, bench.rows, kv_cache)
         torch.cuda.synchronize()
     totals: dict[str, tuple[int, float]] = {}
     for event in found.events():
@@ -316,7 +318,7 @@ def print_profile(bench: Bench, label: str, lines: int = 14) -> None:
         totals[event.name] = count + 1, spent + event.device_time
     print(f"profile of {label}: us/token, launches, kernel")
     for name, (count, spent) in sorted(totals.items(), key=lambda x: -x[1][1])[:lines]:
-        print(f"  {spent / len(chunk):8.3f}{count:7d}  {name[:88]}")
+        print(f"  {spent / len(batch):8.3f}{count:7d}  {name[:88]}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,7 +4,7 @@
     python bench/hopper_oom.py CHECKPOINT [--rows N]
 
 A query of two conditions runs undisturbed; then other memory of the GPU is filled, once before
-the arena of keys and values is made, and once behind it, so that chunks find no room for their
+the KV cache of keys and values is made, and once behind it, so that batches find no room for their
 activations. Each time the query must end by using less, with counters that add up, and with the
 same margins but for rounding: no further apart than where the same limits are given beforehand.
 Prints what was given up; the exit status is 1 where something is wrong.
@@ -35,7 +35,7 @@ QUERY = """
            AI.MARGIN(PROMPT('Is it about food? {0}', body)) AS food
     FROM reviews ORDER BY id
 """
-# Left free where the arena is to find no room, and where only chunks are.
+# Left free where the KV cache is to find no room, and where only batches are.
 _LEFT_BEFORE_ARENA = 6 << 30
 _LEFT_FOR_CHUNKS = 256 << 20
 # How much further apart than with the same limits from the start, in the mean.
@@ -68,7 +68,7 @@ class Held:
         return self.engine
 
     def reset(self, **limits: int) -> None:
-        """Free the arena; the next session makes one as was planned, but for some limits."""
+        """Free the KV cache; the next session makes one as was planned, but for some limits."""
         self.engine.limits, self.engine._runner = replace(self._limits, **limits), None
         gc.collect()
         torch.cuda.empty_cache()
@@ -103,7 +103,7 @@ def faults(label: str, found: Run, expected: Run, narrow: Run) -> list[str]:
         narrow: another with the limits that `found` ended with.
     """
     ours, theirs = found.report.counters, expected.report.counters
-    print(f"{label}: chunks of {found.budget:,} tokens, room for {found.slots:,}")
+    print(f"{label}: batches of {found.budget:,} tokens, room for {found.slots:,}")
     for note in found.report.notes:
         print(f"  {note}")
     apart, usual = (
@@ -123,7 +123,7 @@ def faults(label: str, found: Run, expected: Run, narrow: Run) -> list[str]:
         "prompts were lost or counted twice": ours.prompts == theirs.prompts,
         "requested tokens do not add up": ours.requested_tokens == theirs.requested_tokens,
         "fewer tokens than the minimum": ours.fresh_tokens >= ours.minimum_tokens > 0,
-        "the peak is above the arena": 0 < ours.peak_slots <= expected.slots,
+        "the peak is above the KV cache": 0 < ours.peak_slots <= expected.slots,
     }
     return [f"{label}: {fault}" for fault, good in checks.items() if not good]
 
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shape = make_shape("filter-reviews", options.checkpoint / "tokenizer.json")
     texts = list(shape.anchors[: options.rows])
     expected = run(model, texts)
-    print(f"undisturbed: chunks of {expected.budget:,} tokens, room for {expected.slots:,}")
+    print(f"undisturbed: batches of {expected.budget:,} tokens, room for {expected.slots:,}")
     wrong = [f"undisturbed: {note}" for note in expected.report.notes]
 
     model.reset()
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     small = run(model, texts)
     del ballast
     model.reset(budget=small.budget, slots=small.slots)
-    wrong += faults("no room for the arena", small, expected, run(model, texts))
+    wrong += faults("no room for the KV cache", small, expected, run(model, texts))
 
     model.reset()
     model.engine._ready()
@@ -155,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     narrow = run(model, texts)
     del ballast
     model.reset(budget=narrow.budget)
-    wrong += faults("no room for chunks", narrow, expected, run(model, texts))
+    wrong += faults("no room for batches", narrow, expected, run(model, texts))
     print("\n".join(wrong) or "all as it should be")
     return int(bool(wrong))
 

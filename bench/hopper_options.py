@@ -8,7 +8,7 @@ is made twice and the second is timed, tokenising included. Margins of the same 
 compared with the default's: answers that turned, per 10,000, and the largest default margin of one
 that did; mean and largest difference, and the mean with its sign (shift); and the spread (standard
 deviation) of the default's margins. The line "other schedule" is the default against itself in
-chunks of an eighth, documents in the opposite order: the noise that is there anyway.
+batches of an eighth, documents in the opposite order: the noise that is there anyway.
 Errors of the options' kernels against float64 and their sustained times come first.
 With random weights flips are to be read beside that noise only; they bound nothing for a
 trained model.
@@ -57,7 +57,7 @@ def timed(engine: LoadedEngine, shape: Shape) -> tuple[Run, dict[str, float]]:
 
 
 def other_schedule(engine: LoadedEngine, shape: Shape) -> np.ndarray:
-    """The margins in narrow chunks, anchors in the opposite order; in the shape's own order."""
+    """The margins in narrow batches, anchors in the opposite order; in the shape's own order."""
     limits = engine.limits
     engine.limits = replace(limits, budget=max(limits.budget // 8, 1))
     try:
@@ -156,7 +156,7 @@ def attention_times(results: dict[str, Any]) -> None:
         KV_HEADS,
         QKV,
         D,
-        chunk_of,
+        batch_of,
         flash_attention,
         heads_of,
         kernels,
@@ -164,21 +164,21 @@ def attention_times(results: dict[str, Any]) -> None:
         suffixes,
     )
 
-    arena = KvLayer(normal(9000, KV_HEADS, D), normal(9000, KV_HEADS, D))
+    kv_cache = KvLayer(normal(9000, KV_HEADS, D), normal(9000, KV_HEADS, D))
     cases = {
         f"{length} tokens behind {anchor:,}": suffixes(_TIMED_ROWS, length, anchor)
         for length, anchor in ((15, 512), (15, 1024), (5, 4096), (5, 8192))
     }
-    cases |= {f"runs of {n:,}": chunk_of([(n, -1, 0)] * (16384 // n)) for n in (2048, 4096, 8192)}
+    cases |= {f"runs of {n:,}": batch_of([(n, -1, 0)] * (16384 // n)) for n in (2048, 4096, 8192)}
     print("dense attention, us a token: BF16, FP8 with rounding")
-    for label, chunk in cases.items():
-        q, k, v = heads_of(normal(len(chunk), QKV))
-        call = kernels().plan(chunk).calls[0]
-        keys, values = (arena.k, arena.v) if call.past else (k, v)
+    for label, batch in cases.items():
+        q, k, v = heads_of(normal(len(batch), QKV))
+        call = kernels().plan(batch).calls[0]
+        keys, values = (kv_cache.k, kv_cache.v) if call.prefix else (k, v)
         runs = [
             partial(run, q, keys, values, call, D**-0.5) for run in (flash_attention, fp8_attention)
         ]
-        found = [sustained(run, 0.3) / len(chunk) * 36e6 for run in runs]
+        found = [sustained(run, 0.3) / len(batch) * 36e6 for run in runs]
         kept = "" if is_worth_rounding(call) else "  (stays BF16)"
         print(f"  {label:<24}{found[0]:8.3f}{found[1]:8.3f}{kept}", flush=True)
         results.setdefault("attention", {})[label] = found

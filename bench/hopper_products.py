@@ -38,7 +38,7 @@ from hopper_cases import (
     QKV,
     WEIGHTS,
     D,
-    chunk_of,
+    batch_of,
     exact,
     heads_of,
     kernels,
@@ -147,7 +147,7 @@ def print_times(products: dict[str, Products], rows: int, seconds: float) -> Non
 def print_head_times(products: dict[str, Products], rows: int, seconds: float) -> None:
     """Print queries, keys and values, normed and turned within the product or behind it."""
     x, weight = random_product(rows, QKV, HIDDEN)
-    turn = kernels().plan(chunk_of([(rows, -1, 0)])).turn
+    turn = kernels().plan(batch_of([(rows, -1, 0)])).turn
     norms = normal(D), normal(D)
     form = HeadForm(HEADS, KV_HEADS, norms, turn, None, EPSILON)
     for name, product in products.items():

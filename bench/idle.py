@@ -28,7 +28,7 @@ from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel, planned_costs
 from covey.engine.outlook import Outlook
 from covey.hardware.facts import gpu_facts
-from covey.kernels.base import Chunk
+from covey.kernels.base import ForwardBatch
 from covey.prompts.fast_tokens import checked_encoder
 from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS
 from suite.choose import chosen
@@ -75,13 +75,13 @@ class WaitingRunner:
         self._token = token
         self.log: list[tuple[float, float, int]] = []
 
-    def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Waited:
+    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Waited:
         """Queue a chunk behind those before."""
         time.sleep(_LAUNCH_SECONDS)
         seconds = len(chunk) * self._token + _CHUNK_SECONDS
         begin = max([time.perf_counter(), *(end for _, end, _ in self.log[-1:])])
         self.log.append((begin, begin + seconds, len(chunk)))
-        numbers = len(chunk.answers) + (0 if wanted is None else len(wanted.answers))
+        numbers = len(chunk.logits_indices) + (0 if wanted is None else len(wanted.answers))
         return Waited(begin + seconds, seconds, numbers)
 
 

@@ -19,7 +19,7 @@ from covey.engine.base import Counters, PromptBatch
 from covey.engine.labels import Wanted
 from covey.engine.limits import Limits
 from covey.engine.session import LocalSession
-from covey.kernels.base import Chunk
+from covey.kernels.base import ForwardBatch
 from covey.models.spec import ModelSpec, WeightDtype
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import RAW_V1
@@ -57,8 +57,8 @@ class Nothing:
 
     answers: int = 0
 
-    def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Nothing:
-        return Nothing(len(chunk.answers) + (0 if wanted is None else len(wanted.answers)))
+    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Nothing:
+        return Nothing(len(chunk.logits_indices) + (0 if wanted is None else len(wanted.answers)))
 
     def result(self) -> tuple[Float64, float]:
         return np.zeros(self.answers), 0.0

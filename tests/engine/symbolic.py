@@ -16,7 +16,7 @@ import numpy as np
 
 from covey.arrays import Float64, Int32, Int64
 from covey.engine.labels import Wanted
-from covey.kernels.base import Chunk
+from covey.kernels.base import ForwardBatch
 from covey.prompts.layout import Layout
 
 Prompt = tuple[int, ...]
@@ -91,28 +91,30 @@ class SymbolicRunner:
     """
 
     def __init__(self, slots: int, fail_at: int | None = None) -> None:
-        self.chunks: list[Chunk] = []
+        self.chunks: list[ForwardBatch] = []
         self.computed: list[Prompt] = []
         self.answered: list[list[Prompt]] = []
         self._fail_at = fail_at
         self._slots: list[tuple[int, int] | None] = [None] * slots
         self._prompts: dict[tuple[int, int], Prompt] = {}
 
-    def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Found:
+    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Found:
         number = len(self.chunks)
         if number == self._fail_at:
             raise ZeroDivisionError("the kernel fails")
         self.chunks.append(chunk)
-        assert len(np.unique(chunk.kept_slots)) == len(chunk.kept_slots), "a slot written twice"
+        stored = np.flatnonzero(chunk.slot_mapping >= 0)
+        slots = chunk.slot_mapping[stored]
+        assert len(np.unique(slots)) == len(slots), "a slot written twice"
         # Keys and values are stored before any row attends.
-        for row, slot in zip(chunk.kept_rows.tolist(), chunk.kept_slots.tolist(), strict=True):
+        for row, slot in zip(stored.tolist(), slots.tolist(), strict=True):
             self._slots[slot] = (number, row)
         seen = [self._seen(chunk, row) for row in range(len(chunk))]
         # Rows see rows that come later in the chunk only through the arena: follow depths.
-        for row in np.argsort(chunk.depths, kind="stable").tolist():
+        for row in np.argsort(chunk.positions, kind="stable").tolist():
             self._prompts[number, row] = self._prompt(chunk, number, row, seen[row])
             self.computed.append(self._prompts[number, row])
-        self.answered.append([self._prompts[number, row] for row in chunk.answers.tolist()])
+        self.answered.append([self._prompts[number, row] for row in chunk.logits_indices.tolist()])
         found = [margin(prompt) for prompt in self.answered[-1]]
         if wanted is not None:
             tokens = wanted.tokens[wanted.columns].tolist()
@@ -120,15 +122,15 @@ class SymbolicRunner:
             found += [logit(*each) for each in zip(prompts, tokens, strict=True)]
         return Found(np.array(found))
 
-    def _seen(self, chunk: Chunk, row: int) -> list[int]:
+    def _seen(self, chunk: ForwardBatch, row: int) -> list[int]:
         """The arena slots a row sees."""
-        over = (chunk.past_rows[:, 0] <= row) & (row < chunk.past_rows[:, 1])
-        return [slot for span in chunk.past_slots[over].tolist() for slot in range(*span)]
+        over = (chunk.prefix_rows[:, 0] <= row) & (row < chunk.prefix_rows[:, 1])
+        return [slot for span in chunk.prefix_slots[over].tolist() for slot in range(*span)]
 
-    def _prompt(self, chunk: Chunk, number: int, row: int, slots: list[int]) -> Prompt:
-        depth = int(chunk.depths[row])
+    def _prompt(self, chunk: ForwardBatch, number: int, row: int, slots: list[int]) -> Prompt:
+        depth = int(chunk.positions[row])
         above: list[Prompt | None] = [None] * depth
-        keys = [(number, k) for k in range(row) if row < chunk.exits[k]]
+        keys = [(number, k) for k in range(row) if row < chunk.subtree_ends[k]]
         for slot in slots:
             held = self._slots[slot]
             assert held is not None, f"row {row} reads slot {slot}, which holds nothing"

@@ -13,7 +13,7 @@ from covey.engine.labels import Wanted
 from covey.engine.limits import Limits
 from covey.engine.questions import QuestionEncoder
 from covey.engine.session import LocalSession
-from covey.kernels.base import Chunk
+from covey.kernels.base import ForwardBatch
 from covey.models.files import ModelFiles
 from covey.models.tokenizer import TextEncoder
 from covey.prompts.documents import DocumentStore
@@ -63,10 +63,10 @@ class Drawing:
     answers: int = 0
     found: Float64 = field(default_factory=lambda: np.empty(0))
 
-    def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Drawing:
-        self.answers += len(chunk.answers)
+    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Drawing:
+        self.answers += len(chunk.logits_indices)
         more = 0 if wanted is None else len(wanted.answers)
-        self.found = self.rng.normal(size=len(chunk.answers) + more)
+        self.found = self.rng.normal(size=len(chunk.logits_indices) + more)
         return self
 
     def result(self) -> tuple[Float64, float]:

@@ -18,7 +18,7 @@ from covey.engine.outlook import Outlook, TokenMeasure
 from covey.engine.runtime import ChunkRunner, Launched
 from covey.engine.session import LocalSession
 from covey.hardware.rates import Rates
-from covey.kernels.base import Chunk
+from covey.kernels.base import ForwardBatch
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import QuestionKind
 from engine.plans import SPEC
@@ -76,7 +76,7 @@ class ShortRunner(SymbolicRunner):
         super().__init__(slots)
         self._given, self._engine, self._no_room = slots, engine, no_room
 
-    def launch(self, chunk: Chunk, *rest: object) -> Launched:
+    def launch(self, chunk: ForwardBatch, *rest: object) -> Launched:
         if self._no_room(self._given, self._engine.limits.budget, len(self.chunks)):
             raise RuntimeError(NO_ROOM)
         return super().launch(chunk, *rest)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from covey.arrays import Float64
 from covey.engine.labels import Wanted
 from covey.engine.runtime import Launched
 from covey.engine.timing import GPU_CONTEXT, LARGE_SECONDS, Timing, fit, measure_rates
-from covey.kernels.base import Chunk
+from covey.kernels.base import ForwardBatch
 
 PASS, TOKEN, PAIR = 3e-3, 7e-6, 1e-9
 
@@ -33,12 +33,12 @@ class Device:
         self._clock = [0.0] if clock is None else clock
         self._slow = Counter[int]() if slow is None else slow
 
-    def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Launched:
-        context = int((chunk.past_slots[:, 1] - chunk.past_slots[:, 0]).sum())
+    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Launched:
+        context = int((chunk.prefix_slots[:, 1] - chunk.prefix_slots[:, 0]).sum())
         pairs = len(chunk) * context
-        pairs += sum(end - row for row, end in enumerate(chunk.exits.tolist()))
+        pairs += sum(end - row for row, end in enumerate(chunk.subtree_ends.tolist()))
         assert self._filled.issuperset(range(context)), "slots are read that were never written"
-        self._filled.update(chunk.kept_slots.tolist())
+        self._filled.update(chunk.slot_mapping[chunk.slot_mapping >= 0].tolist())
         self.contexts.append(context)
         self.sizes.append(len(chunk))
         seconds = (PASS + len(chunk) * TOKEN + pairs * PAIR) * self._times

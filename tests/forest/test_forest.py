@@ -79,12 +79,14 @@ class Machine:
             low, high = packed.offsets[piece : piece + 2].tolist()
             for i in range(low, high):
                 seen = [t for tokens, stop in outside if i < stop for t in tokens]
-                seen += [int(packed.tokens[k]) for k in range(low, i + 1) if i < packed.exits[k]]
+                seen += [
+                    int(packed.tokens[k]) for k in range(low, i + 1) if i < packed.subtree_ends[k]
+                ]
                 assert packed.positions[i] == len(seen) - 1
-                assert i < packed.exits[i] <= high
+                assert i < packed.subtree_ends[i] <= high
                 values.append(seen)
             self._remember(packed, low, high)
-        for at, prompt in zip(packed.answers.tolist(), packed.prompts.tolist(), strict=True):
+        for at, prompt in zip(packed.logits_indices.tolist(), packed.prompts.tolist(), strict=True):
             assert prompt not in self.answers
             self.answers[prompt] = values[at]
         self.tokens += len(packed.tokens)
@@ -101,8 +103,8 @@ class Machine:
         for j in range(*context.offsets[piece : piece + 2].tolist()):
             resident = self.nodes[int(context.nodes[j])]
             assert len(resident) >= context.tokens[j]
-            outside.append((resident[: int(context.tokens[j])], int(context.exits[j])))
-        stops = context.suffix_exits[slice(*context.suffix_offsets[piece : piece + 2])]
+            outside.append((resident[: int(context.tokens[j])], int(context.subtree_ends[j])))
+        stops = context.suffix_subtree_ends[slice(*context.suffix_offsets[piece : piece + 2])]
         if len(stops):
             trie = self.forest.suffixes
             run = trie.column.run(int(trie.rows[context.suffix_path[piece]])).tolist()
@@ -179,8 +181,8 @@ def test_open_tokens_are_those_seen_after_their_piece(case: Case, budget: int) -
     whole = pack(forest, np.array([0]), np.array([forest.size]))
     packed = pack(forest, begin, end)
     stop = np.repeat(end, end - begin)
-    assert packed.open.tolist() == np.flatnonzero(whole.exits > stop).tolist()
-    assert packed.exits.tolist() == np.minimum(whole.exits, stop).tolist()
+    assert packed.open.tolist() == np.flatnonzero(whole.subtree_ends > stop).tolist()
+    assert packed.subtree_ends.tolist() == np.minimum(whole.subtree_ends, stop).tolist()
     assert packed.tokens.tolist() == whole.tokens.tolist()
 
 
@@ -194,7 +196,7 @@ def test_floor_cut_is_the_last_place_shallow_enough(case: Case, deepest: int) ->
         in_document[low:high] = True
 
     def deep(place: int) -> int:
-        return sum(whole.exits[k] > place and not in_document[k] for k in range(place))
+        return sum(whole.subtree_ends[k] > place and not in_document[k] for k in range(place))
 
     for place in range(forest.size + 1):
         allowed = [p for p in range(place + 1) if deep(p) <= deepest]

@@ -24,7 +24,7 @@ from covey.engine.loaded import load_engine
 from covey.errors import ModelError
 from covey.models.files import ModelFiles
 from fuzz_models.mutations import mutate
-from models.chunks import prompts_chunk
+from models.batches import prompts_batch
 
 MEMORY = 1 << 30  # beside what the libraries take
 TEXT = "the customer asks for a refund of the order é 12"
@@ -38,7 +38,7 @@ def outcome(model: Path) -> dict[str, Any]:
         ids = files.encoder.ids(TEXT)[: engine.limits.context]
         if not ids:
             return {"kind": "refused", "reason": "nothing to ask"}
-        found, _ = engine._make_runner(64).launch(prompts_chunk([ids, ids[:1]])).result()
+        found, _ = engine._make_runner(64).launch(prompts_batch([ids, ids[:1]])).result()
     except ModelError as error:
         return {"kind": "refused", "reason": str(error)}
     except BaseException:

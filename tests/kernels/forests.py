@@ -1,41 +1,40 @@
-"""Random chunks: forests in depth-first order with arena spans over ranges of rows."""
+"""Random batches: forests in depth-first order with KV cache spans over ranges of rows."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from covey.arrays import Int64
-from covey.kernels.base import Chunk
+from covey.kernels.base import ForwardBatch
 
 NO_ROWS = np.empty(0, dtype=np.int64)
 
 
-def forest(parents: list[int], spans: list[tuple[int, int, int, int]]) -> Chunk:
-    """A chunk from each row's parent (-1 for none) and (row, row, slot, slot) spans."""
+def forest(parents: list[int], spans: list[tuple[int, int, int, int]]) -> ForwardBatch:
+    """A batch from each row's parent (-1 for none) and (row, row, slot, slot) spans."""
     count = len(parents)
-    exits = np.arange(1, count + 1, dtype=np.int32)
-    depths = np.zeros(count, dtype=np.int32)
+    subtree_ends = np.arange(1, count + 1, dtype=np.int32)
+    positions = np.zeros(count, dtype=np.int32)
     for row in range(count - 1, -1, -1):
         if parents[row] >= 0:
-            exits[parents[row]] = max(exits[parents[row]], exits[row])
+            subtree_ends[parents[row]] = max(subtree_ends[parents[row]], subtree_ends[row])
     for row, parent in enumerate(parents):
-        depths[row] = depths[parent] + 1 if parent >= 0 else 0
+        positions[row] = positions[parent] + 1 if parent >= 0 else 0
     ranges = np.array(spans, dtype=np.int64).reshape(-1, 4)
-    return Chunk(
+    return ForwardBatch(
         tokens=np.zeros(count, dtype=np.int32),
-        depths=depths,
-        exits=exits,
-        answers=NO_ROWS,
-        past_rows=ranges[:, :2],
-        past_slots=ranges[:, 2:],
-        kept_rows=NO_ROWS,
-        kept_slots=NO_ROWS,
+        positions=positions,
+        subtree_ends=subtree_ends,
+        logits_indices=NO_ROWS,
+        prefix_rows=ranges[:, :2],
+        prefix_slots=ranges[:, 2:],
+        slot_mapping=np.full(count, -1, dtype=np.int32),
     )
 
 
 def random_forest(
-    rng: np.random.Generator, rows: int, mean_run: float, arena: int, spans: int = 3
-) -> Chunk:
+    rng: np.random.Generator, rows: int, mean_run: float, kv_cache: int, spans: int = 3
+) -> ForwardBatch:
     """About `rows` rows in runs of a mean length that branch anywhere above."""
     parents: list[int] = []
     path: list[int] = []
@@ -46,14 +45,14 @@ def random_forest(
             path.append(len(parents) - 1)
     count = len(parents)
     found = []
-    for _ in range(spans if arena else 0):
+    for _ in range(spans if kv_cache else 0):
         first, last = sorted(rng.choice(count + 1, 2, replace=False).tolist())
-        low, high = sorted(rng.choice(arena + 1, 2, replace=False).tolist())
+        low, high = sorted(rng.choice(kv_cache + 1, 2, replace=False).tolist())
         found.append((first, last, low, high))
     return forest(parents, found)
 
 
-def some_rows(rng: np.random.Generator, chunk: Chunk, share: float) -> Int64:
+def some_rows(rng: np.random.Generator, batch: ForwardBatch, share: float) -> Int64:
     """A random choice of rows, at least one."""
-    chosen = np.flatnonzero(rng.random(len(chunk)) < share)
-    return chosen if len(chosen) else np.array([len(chunk) - 1])
+    chosen = np.flatnonzero(rng.random(len(batch)) < share)
+    return chosen if len(chosen) else np.array([len(batch) - 1])

@@ -115,26 +115,26 @@ def test_dense_calls_in_fp8_see_the_same_keys(seed: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(dense8, "run_flash_attention", stand_in)
     shape = interpreted.geometry(4, 2, 16)
     rng = np.random.default_rng(seed)
-    chunk = random_forest(rng, 60, [4.0, 20.0][seed % 2], arena=60)
+    batch = random_forest(rng, 60, [4.0, 20.0][seed % 2], kv_cache=60)
     cpu = torch.device("cpu")
     no_products = gemm.torch_products(cpu)
     ours = HopperKernels(shape, cpu, torch.float32, False, no_products, dense8.fp8_attention, SMALL)
     _, theirs = interpreted.both_kernels(shape, torch.float32)
-    assert ours.plan(chunk).calls
+    assert ours.plan(batch).calls
     torch.manual_seed(seed)
-    q, k, v = torch.randn(len(chunk), 8, 16).tensor_split([4, 6], 1)
-    arena = KvLayer(torch.randn(64, 2, 16), torch.randn(64, 2, 16))
-    expected = theirs.attend(q, k, v, theirs.plan(chunk), arena).values
+    q, k, v = torch.randn(len(batch), 8, 16).tensor_split([4, 6], 1)
+    kv_cache = KvLayer(torch.randn(64, 2, 16), torch.randn(64, 2, 16))
+    expected = theirs.attend(q, k, v, theirs.plan(batch), kv_cache).values
     # In one piece by rows, as they come from the product.
     q, k, v = torch.cat([q, k, v], 1).tensor_split([4, 6], 1)
-    found = ours.attend(q, k, v, ours.plan(chunk), arena).values
+    found = ours.attend(q, k, v, ours.plan(batch), kv_cache).values
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-def call_of(chunk_rows: int, span: int) -> DeviceCall:
-    """The dense call of so many rows behind a span of the arena."""
-    spans = [(0, chunk_rows, 0, span)] if span else []
-    parents = [-1 if span else row - 1 for row in range(chunk_rows)]
+def call_of(batch_rows: int, span: int) -> DeviceCall:
+    """The dense call of so many rows behind a span of the KV cache."""
+    spans = [(0, batch_rows, 0, span)] if span else []
+    parents = [-1 if span else row - 1 for row in range(batch_rows)]
     ours, _ = interpreted.both_kernels(interpreted.geometry(4, 2, 16), torch.float32, Limits())
     (call,) = ours.plan(forest(parents, spans)).calls
     return call

@@ -117,14 +117,14 @@ def test_rotation_norms_turns_and_stores(
         q = torch.randn(len(rows), heads, width).to(dtype)
     weights = torch.rand(width).to(dtype) + 0.5, torch.rand(width).to(dtype) + 0.5
     norms = weights if normed else None
-    depths = torch.randint(0, 3000, (count,), dtype=torch.int32)
+    positions = torch.randint(0, 3000, (count,), dtype=torch.int32)
     frequencies = 0.9 ** torch.arange(width // 2, dtype=torch.float32)
-    angles = torch.outer(depths.float(), frequencies)
+    angles = torch.outer(positions.float(), frequencies)
     expected_q = turned(q, angles.double()[chosen], norms and weights[0])
     expected_k = turned(k, angles.double(), norms and weights[1])
     slots = torch.tensor([-1, 6, 0, -1, 2], dtype=torch.int32)
     shape = (9, kv_heads, width)
-    arena = KvLayer(torch.full(shape, 7.0, dtype=dtype), torch.full(shape, 7.0, dtype=dtype))
+    kv_cache = KvLayer(torch.full(shape, 7.0, dtype=dtype), torch.full(shape, 7.0, dtype=dtype))
     before = v.clone()
     rotate_and_store(
         q,
@@ -132,18 +132,18 @@ def test_rotation_norms_turns_and_stores(
         v,
         norms,
         None if rows is None else torch.tensor(rows, dtype=torch.int64),
-        Turn(depths, frequencies, slots),
-        arena,
+        Turn(positions, frequencies, slots),
+        kv_cache,
         1e-6,
     )
     if len(chosen):
         near(q, expected_q, dtype)
     near(k, expected_k, dtype)
     assert torch.equal(v, before)
-    assert torch.equal(arena.k[[6, 0, 2]], k[[1, 2, 4]])
-    assert torch.equal(arena.v[[6, 0, 2]], v[[1, 2, 4]])
+    assert torch.equal(kv_cache.k[[6, 0, 2]], k[[1, 2, 4]])
+    assert torch.equal(kv_cache.v[[6, 0, 2]], v[[1, 2, 4]])
     untouched = [1, 3, 4, 5, 7, 8]
-    assert bool((arena.k[untouched] == 7).all()) and bool((arena.v[untouched] == 7).all())
+    assert bool((kv_cache.k[untouched] == 7).all()) and bool((kv_cache.v[untouched] == 7).all())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

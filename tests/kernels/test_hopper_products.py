@@ -45,7 +45,7 @@ def heads(x: Activation, weight: Weight, form: HeadForm) -> Tensor:
     split = interpreted.widened(x, weight).view(len(x.values), -1, 128)
     bounds = [form.queries, form.queries + form.keys]
     parts = list(split.tensor_split(bounds, 1))
-    angles = torch.outer(form.turn.depths.float(), form.turn.frequencies)[:, None]
+    angles = torch.outer(form.turn.positions.float(), form.turn.frequencies)[:, None]
     for number in range(2):
         part = parts[number]
         if form.norms is not None:
@@ -76,7 +76,7 @@ WRONG = {
     "product": replace(RIGHT, multiply=lambda x, w: multiply(x, w) * 1.01),
     "sum": replace(RIGHT, added=lambda x, w, residual: added(x, w, residual) * 1.01),
     "heads": replace(RIGHT, heads=lambda x, w, form: heads(x, w, replace(form, norms=None))),
-    "arena": replace(RIGHT, heads=keeping_nothing),
+    "kv_cache": replace(RIGHT, heads=keeping_nothing),
     "scales": replace(RIGHT, gated=lambda x, w: times(gated(x, w), 1.01)),
     "unwritten": replace(RIGHT, multiply=lambda x, w: multiply(x, w) * float("nan")),
     "values": replace(
@@ -168,17 +168,17 @@ def test_products_that_cannot_add_leave_that_to_the_norm() -> None:
 @pytest.mark.parametrize("asking", [None, [0, 3, 4]])
 def test_heads_within_the_product_are_those_turned_behind_it(asking: list[int] | None) -> None:
     x, weight, _ = operands()
-    chunk = replace(
-        forest([-1, 0, 1, -1, 3], []), kept_rows=np.array([1, 2]), kept_slots=np.array([4, 0])
+    batch = replace(
+        forest([-1, 0, 1, -1, 3], []), slot_mapping=np.array([-1, 4, 0, -1, -1], dtype=np.int32)
     )
     rows = None if asking is None else np.array(asking)
     norms = torch.rand(128).to(torch.bfloat16), torch.rand(128).to(torch.bfloat16)
     found = []
     for products in (RIGHT, replace(RIGHT, heads=None)):
         ours = kernels(products)
-        arena = KvLayer(*torch.full((2, 6, 1, 128), 7.0, dtype=torch.bfloat16))
-        outs = ours.qkv(x, weight, norms, ours.plan(chunk, rows), arena)
-        found.append([*outs, arena.k, arena.v])
+        kv_cache = KvLayer(*torch.full((2, 6, 1, 128), 7.0, dtype=torch.bfloat16))
+        outs = ours.qkv(x, weight, norms, ours.plan(batch, rows), kv_cache)
+        found.append([*outs, kv_cache.k, kv_cache.v])
     for within, behind in zip(*found, strict=True):
         torch.testing.assert_close(within, behind, atol=0.02, rtol=0.02)
     kept = found[0][3]

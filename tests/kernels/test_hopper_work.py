@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covey.kernels.base import Chunk
+from covey.kernels.base import ForwardBatch
 from covey.kernels.hopper.work import Limits, TreeWork, tree_work
 from kernels.forests import forest, random_forest, some_rows
 
 Keys = Counter[tuple[str, int]]
 
 
-def seen_by_definition(chunk: Chunk, row: int) -> Keys:
-    found: Keys = Counter(("row", k) for k in range(row + 1) if row < chunk.exits[k])
-    for (first, last), (low, high) in zip(chunk.past_rows, chunk.past_slots, strict=True):
+def seen_by_definition(batch: ForwardBatch, row: int) -> Keys:
+    found: Keys = Counter(("row", k) for k in range(row + 1) if row < batch.subtree_ends[k])
+    for (first, last), (low, high) in zip(batch.prefix_rows, batch.prefix_slots, strict=True):
         if first <= row < last:
             found.update(("slot", slot) for slot in range(low, high))
     return found
 
 
-def seen_by_work(chunk: Chunk, work: TreeWork) -> list[Keys]:
+def seen_by_work(batch: ForwardBatch, work: TreeWork) -> list[Keys]:
     """What each asking row is given, by its parts and its tile."""
     found: list[Keys] = [Counter() for _ in work.asked]
     for number, call in enumerate(work.parts):
@@ -32,28 +32,28 @@ def seen_by_work(chunk: Chunk, work: TreeWork) -> list[Keys]:
             for place in range(first, last):
                 assert work.has[place] >> number & 1
                 stop = low + place - first + 1 if call.causal else high
-                found[place].update(("slot" if call.past else "row", k) for k in range(low, stop))
+                found[place].update(("slot" if call.prefix else "row", k) for k in range(low, stop))
     for tile, (first, last) in enumerate(work.tiles):
         own = work.own[work.own_offsets[tile] : work.own_offsets[tile + 1]]
-        past = work.past[work.past_offsets[tile] : work.past_offsets[tile + 1]]
+        prefix = work.prefix[work.prefix_offsets[tile] : work.prefix_offsets[tile + 1]]
         for place in range(first, last):
             row = work.asked[place]
             for low, high in own:
                 keys = range(low, high)
-                found[place].update(("row", k) for k in keys if k <= row < chunk.exits[k])
-            for low, high, begin, end in past:
+                found[place].update(("row", k) for k in keys if k <= row < batch.subtree_ends[k])
+            for low, high, begin, end in prefix:
                 if begin <= row < end:
                     found[place].update(("slot", slot) for slot in range(low, high))
     return found
 
 
-def check(chunk: Chunk, work: TreeWork, tile_rows: int) -> None:
+def check(batch: ForwardBatch, work: TreeWork, tile_rows: int) -> None:
     lengths = work.tiles[:, 1] - work.tiles[:, 0]
     assert lengths.sum() == len(work.asked) and (lengths > 0).all()
     assert (lengths <= tile_rows).all()
     assert (work.tiles[1:, 0] == work.tiles[:-1, 1]).all()
-    for row, found in zip(work.asked.tolist(), seen_by_work(chunk, work), strict=True):
-        assert found == seen_by_definition(chunk, row)
+    for row, found in zip(work.asked.tolist(), seen_by_work(batch, work), strict=True):
+        assert found == seen_by_definition(batch, row)
 
 
 @settings(max_examples=200, deadline=None)
@@ -76,21 +76,21 @@ def test_every_seen_key_is_in_one_place(
     seed: int, mean_run: float, rows: int, limits: Limits, share: float | None
 ) -> None:
     rng = np.random.default_rng(seed)
-    chunk = random_forest(rng, rows, mean_run, arena=40)
-    asked = None if share is None else some_rows(rng, chunk, share)
-    work = tree_work(chunk, asked, limits)
+    batch = random_forest(rng, rows, mean_run, kv_cache=40)
+    asked = None if share is None else some_rows(rng, batch, share)
+    work = tree_work(batch, asked, limits)
     assert len(work.parts) <= max(limits.parts, 1)
-    check(chunk, work, limits.tile_rows)
+    check(batch, work, limits.tile_rows)
 
 
-def test_an_anchor_in_the_arena_is_one_dense_call_and_its_suffixes_are_packed() -> None:
+def test_an_anchor_in_the_kv_cache_is_one_dense_call_and_its_suffixes_are_packed() -> None:
     suffixes = [(-1 if i % 5 == 0 else i - 1) for i in range(500)]
-    chunk = forest(suffixes, [(0, 500, 7000, 11000)])
-    work = tree_work(chunk, None, Limits())
+    batch = forest(suffixes, [(0, 500, 7000, 11000)])
+    work = tree_work(batch, None, Limits())
     (call,) = work.parts
-    assert call.past and not call.causal
+    assert call.prefix and not call.causal
     assert call.queries.tolist() == [[0, 500]] and call.keys.tolist() == [[7000, 11000]]
-    assert len(work.tiles) == 32 and not len(work.past)
+    assert len(work.tiles) == 32 and not len(work.prefix)
     assert (work.own[:, 1] - work.own[:, 0] <= 20).all()
 
 
@@ -117,6 +117,6 @@ def test_questions_under_a_chain_of_snapshots_are_one_dense_call() -> None:
 
 @pytest.mark.parametrize("rows", [None, np.array([], dtype=np.int64)])
 def test_nothing_to_ask_is_no_work(rows: np.ndarray | None) -> None:
-    chunk = forest([] if rows is None else [-1, 0], [])
-    work = tree_work(chunk, rows, Limits())
+    batch = forest([] if rows is None else [-1, 0], [])
+    work = tree_work(batch, rows, Limits())
     assert not len(work.tiles) and not work.parts and work.own_offsets.tolist() == [0]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.kernels.base import Activation, Chunk, Geometry, KvLayer, Weight
+from covey.kernels.base import Activation, ForwardBatch, Geometry, KvLayer, Weight
 from covey.kernels.reference import ReferenceKernels
 
 CPU = torch.device("cpu")
@@ -21,39 +21,38 @@ def make_kernels(*, quantised: bool = False) -> ReferenceKernels:
     return ReferenceKernels(geometry, CPU, torch.float32, quantised)
 
 
-def make_chunk() -> Chunk:
-    """Two prompts behind one arena span of 3, the second with a branch, and one alone."""
-    exits = [2, 2, 6, 6, 5, 6, 8, 8]
-    return Chunk(
+def make_batch() -> ForwardBatch:
+    """Two prompts behind one KV cache span of 3, the second with a branch, and one alone."""
+    subtree_ends = [2, 2, 6, 6, 5, 6, 8, 8]
+    return ForwardBatch(
         tokens=np.zeros(8, dtype=np.int32),
-        depths=np.array([3, 4, 3, 4, 5, 5, 0, 1], dtype=np.int32),
-        exits=np.array(exits, dtype=np.int32),
-        answers=np.array([1, 4, 5, 7]),
-        past_rows=np.array([[0, 6]]),
-        past_slots=np.array([[10, 13]]),
-        kept_rows=np.array([6, 7]),
-        kept_slots=np.array([1, 0]),
+        positions=np.array([3, 4, 3, 4, 5, 5, 0, 1], dtype=np.int32),
+        subtree_ends=np.array(subtree_ends, dtype=np.int32),
+        logits_indices=np.array([1, 4, 5, 7]),
+        prefix_rows=np.array([[0, 6]]),
+        prefix_slots=np.array([[10, 13]]),
+        slot_mapping=np.array([-1] * 6 + [1, 0], dtype=np.int32),
     )
 
 
-def seen_rows(chunk: Chunk, row: int) -> list[int]:
-    return [k for k in range(row + 1) if row < chunk.exits[k]]
+def seen_rows(batch: ForwardBatch, row: int) -> list[int]:
+    return [k for k in range(row + 1) if row < batch.subtree_ends[k]]
 
 
 def test_tree_attention_is_softmax_over_the_span_and_the_ancestors() -> None:
     torch.manual_seed(1)
-    kernels, chunk = make_kernels(), make_chunk()
+    kernels, batch = make_kernels(), make_batch()
     q = torch.randn(8, HEADS, D_HEAD)
     k, v = torch.randn(8, KV_HEADS, D_HEAD), torch.randn(8, KV_HEADS, D_HEAD)
-    arena = KvLayer(torch.randn(20, KV_HEADS, D_HEAD), torch.randn(20, KV_HEADS, D_HEAD))
-    found = kernels.attend(q, k, v, kernels.plan(chunk), arena).values
+    kv_cache = KvLayer(torch.randn(20, KV_HEADS, D_HEAD), torch.randn(20, KV_HEADS, D_HEAD))
+    found = kernels.attend(q, k, v, kernels.plan(batch), kv_cache).values
     for row in range(8):
-        rows = seen_rows(chunk, row)
-        past = range(10, 13) if row < 6 else range(0)
+        rows = seen_rows(batch, row)
+        prefix = range(10, 13) if row < 6 else range(0)
         for head in range(HEADS):
             group = head // (HEADS // KV_HEADS)
-            keys = torch.cat([arena.k[list(past), group], k[rows, group]])
-            values = torch.cat([arena.v[list(past), group], v[rows, group]])
+            keys = torch.cat([kv_cache.k[list(prefix), group], k[rows, group]])
+            values = torch.cat([kv_cache.v[list(prefix), group], v[rows, group]])
             weights = (keys @ q[row, head] / math.sqrt(D_HEAD)).softmax(0)
             ours = found[row, head * D_HEAD : (head + 1) * D_HEAD]
             torch.testing.assert_close(ours, weights @ values, atol=1e-6, rtol=1e-5)
@@ -61,34 +60,34 @@ def test_tree_attention_is_softmax_over_the_span_and_the_ancestors() -> None:
 
 def test_attention_of_some_rows_is_those_rows_of_the_whole() -> None:
     torch.manual_seed(2)
-    kernels, chunk = make_kernels(), make_chunk()
+    kernels, batch = make_kernels(), make_batch()
     q = torch.randn(8, HEADS, D_HEAD)
     k, v = torch.randn(8, KV_HEADS, D_HEAD), torch.randn(8, KV_HEADS, D_HEAD)
-    arena = KvLayer(torch.randn(20, KV_HEADS, D_HEAD), torch.randn(20, KV_HEADS, D_HEAD))
-    whole = kernels.attend(q, k, v, kernels.plan(chunk), arena).values
-    plan = kernels.plan(chunk, chunk.answers)
-    some = kernels.attend(q[chunk.answers], k, v, plan, arena).values
-    torch.testing.assert_close(some, whole[chunk.answers], atol=1e-6, rtol=1e-5)
+    kv_cache = KvLayer(torch.randn(20, KV_HEADS, D_HEAD), torch.randn(20, KV_HEADS, D_HEAD))
+    whole = kernels.attend(q, k, v, kernels.plan(batch), kv_cache).values
+    plan = kernels.plan(batch, batch.logits_indices)
+    some = kernels.attend(q[batch.logits_indices], k, v, plan, kv_cache).values
+    torch.testing.assert_close(some, whole[batch.logits_indices], atol=1e-6, rtol=1e-5)
 
 
 def test_rotation_turns_each_pair_by_depth_times_frequency_and_stores_it() -> None:
     torch.manual_seed(3)
-    kernels, chunk = make_kernels(), make_chunk()
+    kernels, batch = make_kernels(), make_batch()
     q, k = torch.randn(8, HEADS, D_HEAD), torch.randn(8, KV_HEADS, D_HEAD)
     v = torch.randn(8, KV_HEADS, D_HEAD)
-    arena = KvLayer(torch.zeros(20, KV_HEADS, D_HEAD), torch.zeros(20, KV_HEADS, D_HEAD))
+    kv_cache = KvLayer(torch.zeros(20, KV_HEADS, D_HEAD), torch.zeros(20, KV_HEADS, D_HEAD))
     before = k.clone()
-    _, turned = kernels.rotate_and_store(q, k, None, v, kernels.plan(chunk), arena)
+    _, turned = kernels.rotate_and_store(q, k, None, v, kernels.plan(batch), kv_cache)
     for row in range(8):
         for pair in range(D_HEAD // 2):
-            angle = int(chunk.depths[row]) * 0.5**pair
+            angle = int(batch.positions[row]) * 0.5**pair
             x, y = before[row, :, pair], before[row, :, pair + D_HEAD // 2]
             expected = x * math.cos(angle) - y * math.sin(angle)
             torch.testing.assert_close(turned[row, :, pair], expected)
             expected = x * math.sin(angle) + y * math.cos(angle)
             torch.testing.assert_close(turned[row, :, pair + D_HEAD // 2], expected)
-    assert torch.equal(arena.k[[1, 0]], turned[6:8]) and torch.equal(arena.v[[1, 0]], v[6:8])
-    assert not arena.k[2:].any()
+    assert torch.equal(kv_cache.k[[1, 0]], turned[6:8]) and torch.equal(kv_cache.v[[1, 0]], v[6:8])
+    assert not kv_cache.k[2:].any()
 
 
 def test_fp8_inputs_are_scaled_a_group_of_128_and_weights_a_block() -> None:

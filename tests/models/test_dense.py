@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from covey.kernels.base import Chunk, Geometry
+from covey.kernels.base import ForwardBatch, Geometry
 from covey.kernels.reference import ReferenceKernels
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
 from covey.models.rope import frequencies
-from models.chunks import NO_ROWS, make_arena, prompts_chunk, random_ids, tree_chunks
+from models.batches import make_kv_cache, prompts_batch, random_ids, tree_batches
 from models.tiny import CONTEXT, VOCAB, make_model, plain_logits, write_folder
 
 LENGTHS = (1, 2, 3, 31, 64, 65, 257, 700, 2000)
@@ -61,13 +61,13 @@ def test_a_prompt_alone_gives_the_logits_of_transformers(pair: Any) -> None:
     theirs, ours = pair
     for length in LENGTHS:
         ids = random_ids(length, VOCAB, seed=length)
-        assert_close(ours.logits(prompts_chunk([ids]), None)[0], plain_logits(theirs, ids))
+        assert_close(ours.logits(prompts_batch([ids]), None)[0], plain_logits(theirs, ids))
 
 
 def test_prompts_packed_side_by_side_do_not_see_each_other(pair: Any) -> None:
     theirs, ours = pair
     prompts = [random_ids(n, VOCAB, seed=n) for n in (65, 1, 300, 2, 31, 64)]
-    found = ours.logits(prompts_chunk(prompts), None)
+    found = ours.logits(prompts_batch(prompts), None)
     for logits, ids in zip(found, prompts, strict=True):
         assert_close(logits, plain_logits(theirs, ids))
 
@@ -77,78 +77,76 @@ def test_prompts_that_share_prefixes_in_a_tree_keep_their_logits(pair: Any) -> N
     prompts = branching_prompts(seed=3, count=24)
     expected = [plain_logits(theirs, ids) for ids in prompts]
     for size in (3, len(prompts)):
-        for chunk, answers in tree_chunks(prompts, size):
-            found = ours.logits(chunk, None)
+        for batch, answers in tree_batches(prompts, size):
+            found = ours.logits(batch, None)
             for prompt, answer in answers:
                 assert_close(found[answer], expected[prompt])
 
 
-def test_keys_and_values_from_the_arena_serve_as_the_prefix_itself(pair: Any) -> None:
+def test_keys_and_values_from_the_kv_cache_serve_as_the_prefix_itself(pair: Any) -> None:
     theirs, ours = pair
     stem, first, second = (random_ids(n, VOCAB, seed=n) for n in (300, 20, 33))
-    arena = make_arena(ours.spec, slots=1000)
+    kv_cache = make_kv_cache(ours.spec, slots=1000)
     stem_slots = np.arange(500, 800)
-    ours.logits(keep_all(prompts_chunk([stem]), stem_slots), None, arena)
-    both = prompts_chunk([first, second])
-    reading = Chunk(
+    ours.logits(keep_all(prompts_batch([stem]), stem_slots), None, kv_cache)
+    both = prompts_batch([first, second])
+    reading = ForwardBatch(
         tokens=both.tokens,
-        depths=both.depths + 300,
-        exits=both.exits,
-        answers=both.answers,
-        past_rows=np.array([[0, 53]]),
-        past_slots=np.array([[500, 800]]),
-        kept_rows=np.arange(20, 40),
-        kept_slots=np.arange(100, 120),
+        positions=both.positions + 300,
+        subtree_ends=both.subtree_ends,
+        logits_indices=both.logits_indices,
+        prefix_rows=np.array([[0, 53]]),
+        prefix_slots=np.array([[500, 800]]),
+        slot_mapping=np.concatenate([np.full(20, -1), np.arange(100, 120), np.full(13, -1)]),
     )
-    found = ours.logits(reading, None, arena)
+    found = ours.logits(reading, None, kv_cache)
     assert_close(found[0], plain_logits(theirs, stem + first))
     assert_close(found[1], plain_logits(theirs, stem + second))
     # The second prompt was cut after 20 tokens: its last 13 read two spans.
-    tail = prompts_chunk([second[20:]])
-    last = Chunk(
+    tail = prompts_batch([second[20:]])
+    last = ForwardBatch(
         tokens=tail.tokens,
-        depths=tail.depths + 320,
-        exits=tail.exits,
-        answers=tail.answers,
-        past_rows=np.array([[0, 13], [0, 13]]),
-        past_slots=np.array([[500, 800], [100, 120]]),
-        kept_rows=NO_ROWS,
-        kept_slots=NO_ROWS,
+        positions=tail.positions + 320,
+        subtree_ends=tail.subtree_ends,
+        logits_indices=tail.logits_indices,
+        prefix_rows=np.array([[0, 13], [0, 13]]),
+        prefix_slots=np.array([[500, 800], [100, 120]]),
+        slot_mapping=np.full(13, -1),
     )
-    assert_close(ours.logits(last, None, arena)[0], plain_logits(theirs, stem + second))
+    assert_close(ours.logits(last, None, kv_cache)[0], plain_logits(theirs, stem + second))
 
 
-def test_a_chunk_without_answers_only_fills_the_arena(pair: Any) -> None:
+def test_a_batch_without_answers_only_fills_the_kv_cache(pair: Any) -> None:
     theirs, ours = pair
     ids = random_ids(40, VOCAB, seed=40)
-    arena = make_arena(ours.spec, slots=40)
-    filling = keep_all(prompts_chunk([ids[:-1]]), np.arange(39))
-    silent = Chunk(**{**fields(filling), "answers": NO_ROWS})
-    assert ours.logits(silent, None, arena).shape == (0, VOCAB)
-    reading = Chunk(
+    kv_cache = make_kv_cache(ours.spec, slots=40)
+    filling = keep_all(prompts_batch([ids[:-1]]), np.arange(39))
+    silent = ForwardBatch(**{**fields(filling), "logits_indices": np.arange(0)})
+    assert ours.logits(silent, None, kv_cache).shape == (0, VOCAB)
+    reading = ForwardBatch(
         **{
-            **fields(prompts_chunk([ids[-1:]])),
-            "depths": np.array([39], dtype=np.int32),
-            "past_rows": np.array([[0, 1]]),
-            "past_slots": np.array([[0, 39]]),
+            **fields(prompts_batch([ids[-1:]])),
+            "positions": np.array([39], dtype=np.int32),
+            "prefix_rows": np.array([[0, 1]]),
+            "prefix_slots": np.array([[0, 39]]),
         }
     )
-    assert_close(ours.logits(reading, None, arena)[0], plain_logits(theirs, ids))
+    assert_close(ours.logits(reading, None, kv_cache)[0], plain_logits(theirs, ids))
 
 
 def test_chosen_head_rows_are_those_rows_of_all_logits(pair: Any) -> None:
     _, ours = pair
-    chunk = prompts_chunk([random_ids(9, VOCAB, seed=9)])
+    batch = prompts_batch([random_ids(9, VOCAB, seed=9)])
     rows = torch.tensor([5, 400, 17])
     torch.testing.assert_close(
-        ours.logits(chunk, rows), ours.logits(chunk, None)[:, rows], atol=1e-5, rtol=0
+        ours.logits(batch, rows), ours.logits(batch, None)[:, rows], atol=1e-5, rtol=0
     )
 
 
-def test_the_same_chunk_gives_the_same_bits(pair: Any) -> None:
+def test_the_same_batch_gives_the_same_bits(pair: Any) -> None:
     _, ours = pair
-    chunk = prompts_chunk([random_ids(n, VOCAB, seed=n) for n in (65, 300)])
-    assert torch.equal(ours.logits(chunk, None), ours.logits(chunk, None))
+    batch = prompts_batch([random_ids(n, VOCAB, seed=n) for n in (65, 300)])
+    assert torch.equal(ours.logits(batch, None), ours.logits(batch, None))
 
 
 def test_spec_counts_what_the_checkpoint_holds(pair: Any) -> None:
@@ -160,12 +158,12 @@ def test_spec_counts_what_the_checkpoint_holds(pair: Any) -> None:
     assert ours.spec.kv_bytes_per_token() == 2 * shape
 
 
-def fields(chunk: Chunk) -> dict[str, Any]:
-    return {name: getattr(chunk, name) for name in Chunk.__slots__}
+def fields(batch: ForwardBatch) -> dict[str, Any]:
+    return {name: getattr(batch, name) for name in ForwardBatch.__slots__}
 
 
-def keep_all(chunk: Chunk, slots: Any) -> Chunk:
-    return Chunk(**{**fields(chunk), "kept_rows": np.arange(len(chunk)), "kept_slots": slots})
+def keep_all(batch: ForwardBatch, slots: Any) -> ForwardBatch:
+    return ForwardBatch(**{**fields(batch), "slot_mapping": slots})
 
 
 def branching_prompts(seed: int, count: int) -> list[list[int]]:

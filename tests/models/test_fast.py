@@ -26,7 +26,7 @@ from covey.models.files import ModelFiles
 from covey.models.rope import frequencies
 from covey.models.spec import WeightDtype
 from covey.testing import PlantedModel
-from models.chunks import prompts_chunk, random_ids
+from models.batches import prompts_batch, random_ids
 from models.tiny import VOCAB, make_model, plain_logits, write_folder
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -94,7 +94,7 @@ def logits(folder: Path, quantised: bool, ids: list[int]) -> torch.Tensor:
     scales = weights.layers[0].down.scales
     assert scales is not None and scales.shape == (spec.hidden // 128, 3)
     reference = ReferenceKernels(shape, CPU, torch.float32, quantised)
-    return DenseModel(spec, weights, reference).logits(prompts_chunk([ids]), None)[0]
+    return DenseModel(spec, weights, reference).logits(prompts_batch([ids]), None)[0]
 
 
 def test_a_rounded_model_is_near_the_exact_one(pair: tuple[Any, Path]) -> None:

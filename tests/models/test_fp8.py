@@ -18,7 +18,7 @@ from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
 from covey.models.rope import frequencies
 from covey.models.spec import WeightDtype
-from models.chunks import prompts_chunk, random_ids
+from models.batches import prompts_batch, random_ids
 from models.tiny import VOCAB, make_model, plain_logits, write_folder
 
 SCALES = ".weight_scale_inv"
@@ -65,14 +65,14 @@ def test_unrounded_inputs_give_the_logits_of_the_widened_weights(pair: Any) -> N
     ours = load_ours(folder, quantised=False)
     for length in (1, 40):
         ids = random_ids(length, VOCAB, seed=length)
-        found = ours.logits(prompts_chunk([ids]), None)[0]
+        found = ours.logits(prompts_batch([ids]), None)[0]
         torch.testing.assert_close(found, plain_logits(theirs, ids), atol=1e-4, rtol=0)
 
 
 def test_rounded_inputs_stay_near_them(pair: Any) -> None:
     theirs, folder = pair
     ids = random_ids(40, VOCAB, seed=40)
-    found = load_ours(folder, quantised=True).logits(prompts_chunk([ids]), None)[0]
+    found = load_ours(folder, quantised=True).logits(prompts_batch([ids]), None)[0]
     expected = plain_logits(theirs, ids)
     # e4m3 keeps three mantissa bits: a few percent an input, averaged over each product.
     assert 1e-4 < (found - expected).norm() / expected.norm() < 0.2

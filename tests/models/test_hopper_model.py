@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from covey.kernels.base import Chunk, Geometry
+from covey.kernels.base import ForwardBatch, Geometry
 from covey.kernels.hopper.work import Limits
 from covey.models.dense import DenseModel, DenseWeights, LayerWeights, Weight
 from covey.models.rope import frequencies
 from covey.models.spec import ModelSpec, WeightDtype
 from kernels import interpreted
-from models.chunks import make_arena, prompts_chunk, random_ids
+from models.batches import make_kv_cache, prompts_batch, random_ids
 
 SPEC = ModelSpec(
     architecture="qwen3",
@@ -68,47 +68,45 @@ def models() -> tuple[DenseModel, DenseModel]:
     return DenseModel(SPEC, weights, ours), DenseModel(SPEC, weights, theirs)
 
 
-def suffixes(anchor: int, count: int, length: int, slots: tuple[int, int]) -> Chunk:
-    """Prompts behind one arena span, read at their ends."""
+def suffixes(anchor: int, count: int, length: int, slots: tuple[int, int]) -> ForwardBatch:
+    """Prompts behind one KV cache span, read at their ends."""
     total = count * length
     ends = np.arange(length, total + 1, length)
-    return Chunk(
+    return ForwardBatch(
         tokens=np.array(random_ids(total, SPEC.vocab, 5), dtype=np.int32),
-        depths=np.tile(np.arange(anchor, anchor + length), count).astype(np.int32),
-        exits=np.repeat(ends, length).astype(np.int32),
-        answers=ends - 1,
-        past_rows=np.array([[0, total]]),
-        past_slots=np.array([slots]),
-        kept_rows=np.empty(0, dtype=np.int64),
-        kept_slots=np.empty(0, dtype=np.int64),
+        positions=np.tile(np.arange(anchor, anchor + length), count).astype(np.int32),
+        subtree_ends=np.repeat(ends, length).astype(np.int32),
+        logits_indices=ends - 1,
+        prefix_rows=np.array([[0, total]]),
+        prefix_slots=np.array([slots]),
+        slot_mapping=np.full(total, -1, dtype=np.int32),
     )
 
 
 def test_logits_of_whole_prompts_are_the_references(models: tuple[DenseModel, DenseModel]) -> None:
     ours, theirs = models
-    chunk = prompts_chunk([random_ids(n, SPEC.vocab, n) for n in (1, 7, 30, 3)])
+    batch = prompts_batch([random_ids(n, SPEC.vocab, n) for n in (1, 7, 30, 3)])
     for head_rows in (None, torch.tensor([3, 70])):
-        found, expected = ours.logits(chunk, head_rows), theirs.logits(chunk, head_rows)
+        found, expected = ours.logits(batch, head_rows), theirs.logits(batch, head_rows)
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
 
 
-def test_an_anchor_kept_in_the_arena_serves_a_later_chunk(
+def test_an_anchor_kept_in_the_kv_cache_serves_a_later_batch(
     models: tuple[DenseModel, DenseModel],
 ) -> None:
     found = []
     for model in models:
-        arena = make_arena(SPEC, 60)
-        anchor = prompts_chunk([random_ids(25, SPEC.vocab, 2)])
-        kept = Chunk(
+        kv_cache = make_kv_cache(SPEC, 60)
+        anchor = prompts_batch([random_ids(25, SPEC.vocab, 2)])
+        kept = ForwardBatch(
             anchor.tokens,
-            anchor.depths,
-            anchor.exits,
+            anchor.positions,
+            anchor.subtree_ends,
             np.empty(0, dtype=np.int64),
-            anchor.past_rows,
-            anchor.past_slots,
-            np.arange(25),
-            np.arange(30, 55),
+            anchor.prefix_rows,
+            anchor.prefix_slots,
+            np.arange(30, 55, dtype=np.int32),
         )
-        model.logits(kept, None, arena)
-        found.append(model.logits(suffixes(25, 6, 3, (30, 55)), None, arena))
+        model.logits(kept, None, kv_cache)
+        found.append(model.logits(suffixes(25, 6, 3, (30, 55)), None, kv_cache))
     torch.testing.assert_close(found[0], found[1], atol=1e-4, rtol=0)

@@ -18,7 +18,7 @@ from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
 from covey.models.rope import frequencies
 from covey.models.spec import WeightDtype
-from models.chunks import prompts_chunk, random_ids
+from models.batches import prompts_batch, random_ids
 
 CPU = torch.device("cpu")
 SCRIPT = Path(__file__).parents[2] / "bench" / "make_checkpoint.py"
@@ -40,7 +40,7 @@ def logits(folder: Path) -> torch.Tensor:
     weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32)
     shape = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
     model = DenseModel(spec, weights, ReferenceKernels(shape, CPU, torch.float32))
-    return model.logits(prompts_chunk([random_ids(20, spec.vocab, 4)]), None)[0]
+    return model.logits(prompts_batch([random_ids(20, spec.vocab, 4)]), None)[0]
 
 
 def test_fp8_and_bf16_hold_the_same_model_up_to_rounding(script: Any, tmp_path: Path) -> None:

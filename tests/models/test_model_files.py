@@ -32,7 +32,7 @@ from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
 from covey.models.rope import frequencies
-from models.chunks import prompts_chunk, random_ids
+from models.batches import prompts_batch, random_ids
 from models.tiny import VOCAB, make_model, plain_logits, write_folder, write_gguf
 
 CPU = torch.device("cpu")
@@ -84,7 +84,7 @@ def test_gguf_gives_the_logits_of_transformers(path: Path, theirs: Any) -> None:
     weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32)
     ids = random_ids(40, VOCAB, seed=1)
     found = DenseModel(spec, weights, ReferenceKernels(shape, CPU, torch.float32)).logits(
-        prompts_chunk([ids]), None
+        prompts_batch([ids]), None
     )
     torch.testing.assert_close(found[0], plain_logits(theirs, ids), atol=1e-4, rtol=0)
 

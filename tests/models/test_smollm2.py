@@ -14,7 +14,7 @@ from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
 from covey.models.rope import frequencies
-from models.chunks import prompts_chunk, random_ids
+from models.batches import prompts_batch, random_ids
 from models.smollm2 import smollm2_path, transformers_smollm2
 from models.tiny import plain_logits
 
@@ -46,10 +46,10 @@ def test_logits_and_margins_agree_alone_and_packed(theirs: Any, ours: DenseModel
     answers = answer_tokens(ModelFiles(smollm2_path()).encoder)
     rows = torch.tensor(answers.true + answers.false)
     prompts = [random_ids(n, 49152, seed=n) for n in LENGTHS]
-    packed = ours.logits(prompts_chunk(prompts), None)
+    packed = ours.logits(prompts_batch(prompts), None)
     for ids, together in zip(prompts, packed, strict=True):
         expected = plain_logits(theirs, ids)
-        alone = ours.logits(prompts_chunk([ids]), None)
+        alone = ours.logits(prompts_batch([ids]), None)
         for found in (alone[0], together):
             torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
             torch.testing.assert_close(

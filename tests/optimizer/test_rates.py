@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import covey
 from covey.engine.local import LocalModel
 from covey.engine.outlook import ByteMeasure
-from covey.engine.timing import PROMPT, Timing, fit, make_chunk
+from covey.engine.timing import PROMPT, Timing, fit, make_batch
 from covey.execution.dry_run import SAMPLE_PAIRS, sample_sizes
 from covey.execution.lengths import LengthBook
 from covey.hardware.cache import cache_folder
@@ -49,14 +49,14 @@ def test_no_noise_makes_a_rate_negative_or_a_token_free(a: float, b: float, c: f
 
 def test_the_chunk_that_is_timed_is_a_forest_of_chains() -> None:
     tokens = 2 * PROMPT + 40
-    chunk = make_chunk(tokens, 10, kept=3)
+    chunk = make_batch(tokens, 10, kept=3)
     for row in range(0, tokens, 7):
         first = row // PROMPT * PROMPT
-        seen = [k for k in range(tokens) if k <= row < chunk.exits[k]]
+        seen = [k for k in range(tokens) if k <= row < chunk.subtree_ends[k]]
         assert seen == list(range(first, row + 1))
-    assert chunk.answers.tolist() == [PROMPT - 1, 2 * PROMPT - 1, tokens - 1]
-    assert chunk.depths[:3].tolist() == [10, 11, 12]
-    assert chunk.kept_slots.tolist() == [0, 1, 2]
+    assert chunk.logits_indices.tolist() == [PROMPT - 1, 2 * PROMPT - 1, tokens - 1]
+    assert chunk.positions[:3].tolist() == [10, 11, 12]
+    assert chunk.slot_mapping[:4].tolist() == [0, 1, 2, -1]
 
 
 def test_rates_are_kept_by_device_model_and_kernels(tmp_path, monkeypatch) -> None:

@@ -11,7 +11,7 @@ from covey.arrays import Int64
 from covey.engine.grove import Grove, GroveNode
 from covey.engine.jobs import Job
 from covey.engine.residents import Admission, Span
-from covey.kernels.base import Chunk
+from covey.kernels.base import ForwardBatch
 from covey.prompts.forest import Above, Packed, above, pack
 
 Stretch = tuple[int, int, int]  # depth, slot, length
@@ -31,7 +31,7 @@ class AnswerPart:
 class BuiltChunk:
     """A chunk and whose answers it gives."""
 
-    chunk: Chunk
+    chunk: ForwardBatch
     parts: tuple[AnswerPart, ...]
 
 
@@ -173,7 +173,7 @@ class ChunkBuilder:
         if self._cut is not None:
             suffix, stem, first = self._cut
             rows = arrays.open_rows(first, stem)
-            arrays.keep(rows, suffix.writing(arrays.depths(rows) - stem))
+            arrays.keep(rows, suffix.writing(arrays.positions(rows) - stem))
         return arrays.chunk()
 
 
@@ -184,11 +184,11 @@ class _Arrays:
         self._grove = grove
         self._rows = opening
         self._tokens = [grove.root.tokens[:opening]]
-        self._depths = [np.arange(opening, dtype=np.int32)]
-        self._exits = [np.full(opening, opening, dtype=np.int32)]
+        self._positions = [np.arange(opening, dtype=np.int32)]
+        self._subtree_ends = [np.full(opening, opening, dtype=np.int32)]
         self._answers: list[Int64] = [np.empty(0, dtype=np.int64)]
         self._open: list[Int64] = [np.empty(0, dtype=np.int64)]
-        self._past: list[tuple[int, int, int, int]] = []
+        self._prefix: list[tuple[int, int, int, int]] = []
         self._kept: list[tuple[Int64, Int64]] = []
         self._parts: list[AnswerPart] = []
         self._count = 0
@@ -204,12 +204,12 @@ class _Arrays:
             for number, piece in enumerate(pieces):
                 self._context(piece, number, packed, seen)
         self._tokens.append(packed.tokens)
-        self._depths.append(packed.positions + np.int32(job.base))
-        self._exits.append(packed.exits + np.int32(self._rows))
-        self._answers.append(packed.answers + self._rows)
+        self._positions.append(packed.positions + np.int32(job.base))
+        self._subtree_ends.append(packed.subtree_ends + np.int32(self._rows))
+        self._answers.append(packed.logits_indices + self._rows)
         self._open.append(packed.open + self._rows)
-        stop = self._count + len(packed.answers)
-        if len(packed.answers):
+        stop = self._count + len(packed.logits_indices)
+        if len(packed.logits_indices):
             self._parts.append(AnswerPart(job, self._count, stop, packed.prompts))
         self._count = stop
         self._rows += len(packed.tokens)
@@ -224,7 +224,7 @@ class _Arrays:
         for node, tokens, stop in zip(
             seen.nodes[low:high].tolist(),
             seen.tokens[low:high].tolist(),
-            seen.exits[low:high].tolist(),
+            seen.subtree_ends[low:high].tolist(),
             strict=True,
         ):
             top = base + int(trie.depth[node])
@@ -236,16 +236,16 @@ class _Arrays:
         extents = self._grove.extents(piece.node)
         for begin, end, stop in groups:
             for _, slot, length in clip(extents, begin, end):
-                self._past.append((first, stop, slot, slot + length))
+                self._prefix.append((first, stop, slot, slot + length))
         low, high = seen.suffix_offsets[number : number + 2].tolist()
         if piece.open is not None and low < high:
-            stops = seen.suffix_exits[low:high] + self._rows
+            stops = seen.suffix_subtree_ends[low:high] + self._rows
             slots = piece.open.reading(high - low)
             edges = np.flatnonzero((np.diff(slots) != 1) | (np.diff(stops) != 0)) + 1
             bounds = [0, *edges.tolist(), high - low]
             for left, right in pairwise(bounds):
                 slot = int(slots[left])
-                self._past.append((first, int(stops[left]), slot, slot + right - left))
+                self._prefix.append((first, int(stops[left]), slot, slot + right - left))
 
     def keep(self, rows: Int64, slots: Int64) -> None:
         """Keys and values of some rows go to some slots."""
@@ -255,25 +255,26 @@ class _Arrays:
         """Rows from `first` on whose subtree goes on after the chunk, below a stem."""
         rows = self._open[-1]
         rows = rows[rows >= first]
-        return rows[self.depths(rows) >= stem]
+        return rows[self.positions(rows) >= stem]
 
-    def depths(self, rows: Int64) -> Int64:
-        """Depths of rows of the job that was added last."""
-        offset = self._rows - len(self._depths[-1])
-        return self._depths[-1][rows - offset].astype(np.int64)
+    def positions(self, rows: Int64) -> Int64:
+        """Positions of rows of the job that was added last."""
+        offset = self._rows - len(self._positions[-1])
+        return self._positions[-1][rows - offset].astype(np.int64)
 
     def chunk(self) -> BuiltChunk:
-        past = np.array(self._past, dtype=np.int64).reshape(-1, 4)
-        none = [np.empty(0, dtype=np.int64)]
-        chunk = Chunk(
+        prefix = np.array(self._prefix, dtype=np.int64).reshape(-1, 4)
+        slot_mapping = np.full(self._rows, -1, dtype=np.int32)
+        for rows, slots in self._kept:
+            slot_mapping[rows] = slots
+        chunk = ForwardBatch(
             tokens=np.concatenate(self._tokens),
-            depths=np.concatenate(self._depths),
-            exits=np.concatenate(self._exits),
-            answers=np.concatenate(self._answers),
-            past_rows=past[:, :2],
-            past_slots=past[:, 2:],
-            kept_rows=np.concatenate([rows for rows, _ in self._kept] or none),
-            kept_slots=np.concatenate([slots for _, slots in self._kept] or none),
+            positions=np.concatenate(self._positions),
+            subtree_ends=np.concatenate(self._subtree_ends),
+            logits_indices=np.concatenate(self._answers),
+            prefix_rows=prefix[:, :2],
+            prefix_slots=prefix[:, 2:],
+            slot_mapping=slot_mapping,
         )
         return BuiltChunk(chunk, tuple(self._parts))
 

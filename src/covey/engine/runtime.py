@@ -13,7 +13,7 @@ from covey.arrays import Float64, Int64
 from covey.engine.labels import Wanted
 from covey.engine.readout import AnswerTokens, margins
 from covey.errors import ModelError
-from covey.kernels.base import Chunk, KvLayer, Plan
+from covey.kernels.base import ForwardBatch, KvLayer, Plan
 from covey.models.dense import DenseModel
 
 
@@ -36,7 +36,7 @@ class Launched(Protocol):
 class ChunkRunner(Protocol):
     """What a session needs of a model: chunks run in the order they are launched."""
 
-    def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Launched:
+    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Launched:
         """Start a chunk; returns at once where the device works by itself.
 
         Args:
@@ -73,7 +73,7 @@ class Runtime(Generic[Plan]):
         self._device = device
         self._arena = arena
 
-    def launch(self, chunk: Chunk, wanted: Wanted | None = None) -> Launched:
+    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Launched:
         """See `ChunkRunner.launch`."""
         if self._device.type == "cuda":
             return _OnGpu(self, chunk, wanted)
@@ -81,7 +81,7 @@ class Runtime(Generic[Plan]):
         found = self.read(chunk, wanted).double().numpy()
         return _Done(found, time.perf_counter() - started)
 
-    def read(self, chunk: Chunk, wanted: Wanted | None = None) -> Tensor:
+    def read(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Tensor:
         """What a chunk gives, (answers + wanted,) float32, on the device.
 
         The answers' states are multiplied once, with the rows of the head that any of them
@@ -119,7 +119,7 @@ class _Done:
 class _OnGpu:
     """A chunk that a GPU runs."""
 
-    def __init__(self, runtime: Runtime[Plan], chunk: Chunk, wanted: Wanted | None) -> None:
+    def __init__(self, runtime: Runtime[Plan], chunk: ForwardBatch, wanted: Wanted | None) -> None:
         self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         self._begin.record()
         found = runtime.read(chunk, wanted)

@@ -17,7 +17,7 @@ import numpy as np
 
 from covey.engine.runtime import ChunkRunner, Launched
 from covey.hardware.rates import Rates
-from covey.kernels.base import Chunk
+from covey.kernels.base import ForwardBatch
 
 # Tokens of a prompt: many documents are about so long. Attention takes more for a pair where
 # keys are few, and a line through some hundreds and some thousands is right for both.
@@ -67,19 +67,19 @@ def _measure_processor(
     do slow down the memory and wake threads late, so of two short times the shorter counts.
     """
 
-    def timed(chunk: Chunk) -> Timing:
+    def timed(chunk: ForwardBatch) -> Timing:
         worked = time.process_time()
         _, seconds = runner.launch(chunk).result()
         return _timing(chunk, min(seconds, (time.process_time() - worked) / threads))
 
-    short = make_chunk(small)
+    short = make_batch(small)
     timed(short)  # starts threads and touches the weights
     first = _shorter(timed(short), timed(short))
     most = small * max(int(LARGE_SECONDS / max(first.seconds, 1e-9)), 2)
     large = max(min(budget, most), 2 * small)
     context = min(CONTEXT, large, slots)
-    full = timed(make_chunk(large, kept=context))
-    behind = make_chunk(small, context)
+    full = timed(make_batch(large, kept=context))
+    behind = make_batch(small, context)
     return fit(first, full, _shorter(timed(behind), timed(behind)))
 
 
@@ -92,8 +92,8 @@ def _measure_gpu(runner: ChunkRunner, small: int, large: int, slots: int) -> Rat
     as long as a small chunk.
     """
     context = min(GPU_CONTEXT, large, slots)
-    short, full = make_chunk(small), make_chunk(large, kept=context)
-    behind = make_chunk(large, context)
+    short, full = make_batch(small), make_batch(large, kept=context)
+    behind = make_batch(large, context)
     chunks = [short, short, short, full, behind, behind, full]
     seconds: list[float] = []
     under_way: deque[Launched] = deque()
@@ -109,14 +109,14 @@ def _shorter(one: Timing, other: Timing) -> Timing:
     return min(one, other, key=lambda timing: timing.seconds)
 
 
-def _timing(chunk: Chunk, seconds: float) -> Timing:
+def _timing(chunk: ForwardBatch, seconds: float) -> Timing:
     rows = np.arange(len(chunk))
-    pairs = int((chunk.exits - rows).sum())
-    pairs += int((np.diff(chunk.past_rows) * np.diff(chunk.past_slots)).sum())
+    pairs = int((chunk.subtree_ends - rows).sum())
+    pairs += int((np.diff(chunk.prefix_rows) * np.diff(chunk.prefix_slots)).sum())
     return Timing(len(chunk), pairs, seconds)
 
 
-def make_chunk(tokens: int, context: int = 0, kept: int = 0) -> Chunk:
+def make_batch(tokens: int, context: int = 0, kept: int = 0) -> ForwardBatch:
     """A chunk of prompts of `PROMPT` tokens, the last one shorter where they do not divide.
 
     Args:
@@ -126,19 +126,17 @@ def make_chunk(tokens: int, context: int = 0, kept: int = 0) -> Chunk:
     """
     rows = np.arange(tokens)
     place = rows % PROMPT
-    exits = np.minimum(rows - place + PROMPT, tokens)
-    past = np.array([[0, tokens]] if context else np.empty((0, 2)), dtype=np.int64)
+    subtree_ends = np.minimum(rows - place + PROMPT, tokens)
+    prefix = np.array([[0, tokens]] if context else np.empty((0, 2)), dtype=np.int64)
     slots = np.array([[0, context]] if context else np.empty((0, 2)), dtype=np.int64)
-    stored = np.arange(kept, dtype=np.int64)
-    return Chunk(
+    return ForwardBatch(
         tokens=(rows % 97).astype(np.int32),
-        depths=(context + place).astype(np.int32),
-        exits=exits.astype(np.int32),
-        answers=np.flatnonzero(exits == rows + 1),
-        past_rows=past,
-        past_slots=slots,
-        kept_rows=stored,
-        kept_slots=stored,
+        positions=(context + place).astype(np.int32),
+        subtree_ends=subtree_ends.astype(np.int32),
+        logits_indices=np.flatnonzero(subtree_ends == rows + 1),
+        prefix_rows=prefix,
+        prefix_slots=slots,
+        slot_mapping=np.where(rows < kept, rows, -1).astype(np.int32),
     )
 
 

@@ -3,10 +3,10 @@
 An implementation is made for one model's shape and one device. `kernels.reference` is
 the specification; the others must agree with it up to their rounding.
 
-Attention is over a tree. The new tokens of a chunk lie in depth-first order and
-`exits[k]` is one past the subtree of token k, so token i sees token k exactly when
-`k <= i < exits[k]`. Tokens of earlier chunks are read from spans of an arena. RoPE
-positions are depths in the tree, so a token's keys are the same wherever it is packed.
+Attention is over a tree. The new tokens of a batch lie in depth-first order and
+`subtree_ends[k]` is one past the subtree of token k, so token i sees token k exactly when
+`k <= i < subtree_ends[k]`. Tokens of earlier batches are read from spans of a KV cache. RoPE
+positions are positions in the tree, so a token's keys are the same wherever it is packed.
 """
 
 from __future__ import annotations
@@ -43,32 +43,31 @@ class Geometry:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ForwardBatch:
     """The new tokens of one forward pass, what they may see and what is kept of them.
 
-    Every layer stores its kept rows before any row attends, so a chunk may read slots that
+    Every layer stores its kept rows before any row attends, so a batch may read slots that
     it fills itself.
 
     Attributes:
         tokens: (n,) int32 ids, depth-first.
-        depths: (n,) int32 position in the prompt, counting tokens in the arena.
-        exits: (n,) int32, one past each token's subtree within the chunk.
-        answers: (a,) int64 rows whose final state is read, increasing.
-        past_rows: (r, 2) int64, half-open ranges of rows.
-        past_slots: (r, 2) int64, half-open ranges of arena slots; every row of
-            past_rows[j] sees every slot of past_slots[j].
-        kept_rows: (m,) int64 rows whose keys and values go to the arena.
-        kept_slots: (m,) int64 where they go.
+        positions: (n,) int32 position in the prompt, counting tokens in the KV cache.
+        subtree_ends: (n,) int32, one past each token's subtree within the batch.
+        logits_indices: (a,) int64 rows whose logits are computed, increasing.
+        prefix_rows: (r, 2) int64, half-open ranges of rows.
+        prefix_slots: (r, 2) int64, half-open ranges of KV cache slots; every row of
+            prefix_rows[j] sees every slot of prefix_slots[j].
+        slot_mapping: (n,) int32, the KV cache slot where a token's keys and values are stored,
+            -1 where they are not.
     """
 
     tokens: Int32
-    depths: Int32
-    exits: Int32
-    answers: Int64
-    past_rows: Int64
-    past_slots: Int64
-    kept_rows: Int64
-    kept_slots: Int64
+    positions: Int32
+    subtree_ends: Int32
+    logits_indices: Int64
+    prefix_rows: Int64
+    prefix_slots: Int64
+    slot_mapping: Int32
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -113,17 +112,17 @@ class Activation:
 
 @dataclass(frozen=True, slots=True)
 class KvLayer:
-    """One layer of the arena: (slots, kv_heads, d_head) keys and values."""
+    """One layer of the KV cache: (slots, kv_heads, d_head) keys and values."""
 
     k: Tensor
     v: Tensor
 
 
 class AttentionPlan(Protocol):
-    """What an implementation derives from a chunk once, for all layers.
+    """What an implementation derives from a batch once, for all layers.
 
     Attributes:
-        rows: (q,) int64 on the device, the chunk rows that ask; None for all.
+        rows: (q,) int64 on the device, the batch rows that ask; None for all.
     """
 
     @property
@@ -146,8 +145,8 @@ class Kernels(Protocol[Plan]):
     dtype: torch.dtype
     quantised: bool
 
-    def plan(self, chunk: Chunk, rows: Int64 | None = None) -> Plan:
-        """Prepare attention of some rows of a chunk (all of them where None)."""
+    def plan(self, batch: ForwardBatch, rows: Int64 | None = None) -> Plan:
+        """Prepare attention of some rows of a batch (all of them where None)."""
         ...
 
     def norm(
@@ -192,13 +191,13 @@ class Kernels(Protocol[Plan]):
         plan: Plan,
         kv: KvLayer | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values: product, QK norm, RoPE; what is kept goes into the arena.
+        """Queries, keys and values: product, QK norm, RoPE; what is kept goes into the KV cache.
 
         Args:
-            x: (n, in), all rows of the chunk.
+            x: (n, in), all rows of the batch.
             weight: ((heads + 2 * kv_heads) * d_head, in), queries above keys above values.
             norms: two (d_head,) weights for queries and keys, or None.
-            kv: the layer's arena, None where the chunk neither reads nor keeps.
+            kv: the layer's KV cache, None where the batch neither reads nor keeps.
 
         Returns:
             (q, heads, d_head), the rows of the plan, and two (n, kv_heads, d_head).
@@ -208,11 +207,11 @@ class Kernels(Protocol[Plan]):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, plan: Plan, kv: KvLayer | None) -> Activation:
         """Attention over the tree.
 
-        Each query attends to its ancestors and itself, in the arena and in the chunk.
+        Each query attends to its ancestors and itself, in the KV cache and in the batch.
 
         Args:
             q, k, v: as `qkv` gives them.
-            kv: the layer's arena, None where the chunk neither reads nor keeps.
+            kv: the layer's KV cache, None where the batch neither reads nor keeps.
 
         Returns:
             (q, heads * d_head), ready for `linear`.

@@ -2,7 +2,7 @@
 
 The ancestors of any row of [a, b) that lie before `a` are ancestors of row `a` too,
 because subtrees are intervals. So the keys of a block [a, b) are the path of its first
-row, the block itself, and the arena spans over it, and no key outside is ever loaded.
+row, the block itself, and the KV cache spans over it, and no key outside is ever loaded.
 
 Depth-first order falls into runs, in each of which a row is the child of the row before
 it. A long run is a causal call over its path and itself; the queries of a short path
@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from covey.arrays import Bool, Int32, Int64
-from covey.kernels.base import Chunk
+from covey.kernels.base import ForwardBatch
 
 _LONG_RUN = 16  # rows from which a call of its own is cheaper than a share of a mask
 
@@ -28,8 +28,8 @@ class Block:
 
     Attributes:
         queries: half-open range in the list of asking rows.
-        keys: (k,) int64 chunk rows, or a half-open range of them.
-        past: arena slots seen by every query, half-open ranges.
+        keys: (k,) int64 batch rows, or a half-open range of them.
+        prefix: KV cache slots seen by every query, half-open ranges.
         mask: (queries, keys) True where seen; None where all is, or where `causal`.
         causal: the queries are the last rows of `keys`, and each sees those up to itself.
         lead: where causal, the keys before the first query, which the call asks too.
@@ -37,53 +37,55 @@ class Block:
 
     queries: tuple[int, int]
     keys: Int64 | tuple[int, int]
-    past: tuple[tuple[int, int], ...]
+    prefix: tuple[tuple[int, int], ...]
     mask: Bool | None
     causal: bool
     lead: int
 
 
-def attention_blocks(chunk: Chunk, rows: Int64 | None, limit: int) -> list[Block]:
+def attention_blocks(batch: ForwardBatch, rows: Int64 | None, limit: int) -> list[Block]:
     """Blocks that cover every asking row once.
 
     Args:
-        chunk: the tokens and what they see.
-        rows: (q,) increasing chunk rows that ask, None for all.
+        batch: the tokens and what they see.
+        rows: (q,) increasing batch rows that ask, None for all.
         limit: most rows in a masked block; long runs are one block at any length.
     """
-    asking = np.arange(len(chunk), dtype=np.int64) if rows is None else rows
-    cuts = np.unique(np.concatenate([[0, len(chunk)], chunk.past_rows.ravel()]))
+    asking = np.arange(len(batch), dtype=np.int64) if rows is None else rows
+    cuts = np.unique(np.concatenate([[0, len(batch)], batch.prefix_rows.ravel()]))
     blocks = []
     for low, high in pairwise(cuts.tolist()):
-        over = (chunk.past_rows[:, 0] <= low) & (chunk.past_rows[:, 1] >= high)
-        past = tuple((int(a), int(b)) for a, b in chunk.past_slots[over])
-        for start, stop, run in _pieces(chunk.exits, (low, high), limit, bool(past)):
+        over = (batch.prefix_rows[:, 0] <= low) & (batch.prefix_rows[:, 1] >= high)
+        prefix = tuple((int(a), int(b)) for a, b in batch.prefix_slots[over])
+        for start, stop, run in _pieces(batch.subtree_ends, (low, high), limit, bool(prefix)):
             first, last = np.searchsorted(asking, (start, stop)).tolist()
             if first == last:
                 continue
-            path = np.flatnonzero(chunk.exits[:start] > start)
+            path = np.flatnonzero(batch.subtree_ends[:start] > start)
             # A lead is asked again, so it must be among the asking rows.
             if run and last - first == stop - start and (rows is None or not len(path)):
                 keys = _joined(path, start, stop)
                 blocks.append(Block((first, last), keys, (), None, True, len(path)))
             else:
                 asked = asking[first:last]
-                blocks.append(_masked(chunk.exits, asked, (first, last), path, start, past))
+                blocks.append(
+                    _masked(batch.subtree_ends, asked, (first, last), path, start, prefix)
+                )
     return blocks
 
 
 def _pieces(
-    exits: Int32, region: tuple[int, int], limit: int, has_past: bool
+    subtree_ends: Int32, region: tuple[int, int], limit: int, has_prefix: bool
 ) -> list[tuple[int, int, bool]]:
     """Cut a region into long runs (True) and into other pieces of at most `limit` rows."""
     low, high = region
     rows = np.arange(low + 1, high)
-    starts = [low, *rows[exits[low : high - 1] <= rows].tolist(), high]
+    starts = [low, *rows[subtree_ends[low : high - 1] <= rows].tolist(), high]
     pieces: list[tuple[int, int, bool]] = []
     rest = low
     for start, stop in pairwise(starts):
-        path = int((exits[:start] > start).sum())
-        if not has_past and stop - start >= max(_LONG_RUN, path):
+        path = int((subtree_ends[:start] > start).sum())
+        if not has_prefix and stop - start >= max(_LONG_RUN, path):
             pieces.extend(_cut(rest, start, limit))
             pieces.append((start, stop, True))
             rest = stop
@@ -97,18 +99,20 @@ def _cut(start: int, stop: int, limit: int) -> list[tuple[int, int, bool]]:
 
 
 def _masked(
-    exits: Int32,
+    subtree_ends: Int32,
     asked: Int64,
     queries: tuple[int, int],
     path: Int64,
     start: int,
-    past: tuple[tuple[int, int], ...],
+    prefix: tuple[tuple[int, int], ...],
 ) -> Block:
     """The block of some rows from `start` on, with a mask unless each sees all keys."""
     last = int(asked[-1]) + 1
     keys = np.concatenate([path, np.arange(start, last, dtype=np.int64)])
-    mask = (keys <= asked[:, None]) & (asked[:, None] < exits[keys])
-    return Block(queries, _joined(path, start, last), past, None if mask.all() else mask, False, 0)
+    mask = (keys <= asked[:, None]) & (asked[:, None] < subtree_ends[keys])
+    return Block(
+        queries, _joined(path, start, last), prefix, None if mask.all() else mask, False, 0
+    )
 
 
 def _joined(path: Int64, start: int, stop: int) -> Int64 | tuple[int, int]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from covey.arrays import Int64
-from covey.kernels.base import Activation, Chunk, Geometry, KvLayer, Weight
+from covey.kernels.base import Activation, ForwardBatch, Geometry, KvLayer, Weight
 from covey.kernels.blocks import attention_blocks
 from covey.kernels.heads import project_heads
 from covey.kernels.scales import GROUP, rounded, widened
@@ -24,15 +25,15 @@ class DenseCall:
     Attributes:
         queries: rows of q.
         keys: rows of k and v, a slice where they are contiguous.
-        past: spans of the arena, before the keys.
-        mask: (queries, past + keys) additive, in the kernels' dtype, or None.
+        prefix: spans of the KV cache, before the keys.
+        mask: (queries, prefix + keys) additive, in the kernels' dtype, or None.
         causal: lower-triangular.
         lead: where causal, leading rows of `keys` that are asked as well and thrown away.
     """
 
     queries: slice
     keys: slice | Tensor
-    past: tuple[slice, ...]
+    prefix: tuple[slice, ...]
     mask: Tensor | None
     causal: bool
     lead: int
@@ -40,21 +41,21 @@ class DenseCall:
 
 @dataclass(frozen=True, slots=True)
 class ReferencePlan:
-    """A chunk, ready for all layers.
+    """A batch, ready for all layers.
 
     Attributes:
         rows: (q,) int64, the asking rows, or None for all.
         cos: (n, 1, d_head), of each row's angles.
         sin: (n, 1, d_head), negative in its first half, for the swapped halves.
-        kept_rows, kept_slots: (m,) int64.
+        stored, slots: (m,) int64 rows whose keys and values are stored, and where.
         calls: the attention, cut into dense calls.
     """
 
     rows: Tensor | None
     cos: Tensor
     sin: Tensor
-    kept_rows: Tensor
-    kept_slots: Tensor
+    stored: Tensor
+    slots: Tensor
     calls: tuple[DenseCall, ...]
 
 
@@ -81,32 +82,33 @@ class ReferenceKernels:
         self._geometry = geometry
         self._frequencies = geometry.frequencies.to(device, torch.float32)
 
-    def plan(self, chunk: Chunk, rows: Int64 | None = None) -> ReferencePlan:
+    def plan(self, batch: ForwardBatch, rows: Int64 | None = None) -> ReferencePlan:
         """See `Kernels.plan`."""
-        depths = torch.from_numpy(chunk.depths).to(self.device, torch.float32)
-        angles = torch.outer(depths, self._frequencies)
+        positions = torch.from_numpy(batch.positions).to(self.device, torch.float32)
+        angles = torch.outer(positions, self._frequencies)
         cos, sin = angles.cos(), angles.sin()
-        blocks = attention_blocks(chunk, rows, _BLOCK_ROWS)
+        blocks = attention_blocks(batch, rows, _BLOCK_ROWS)
         calls = []
         for block in blocks:
             keys = block.keys
-            past = sum(stop - start for start, stop in block.past)
+            prefix = sum(stop - start for start, stop in block.prefix)
             calls.append(
                 DenseCall(
                     slice(*block.queries),
                     slice(*keys) if isinstance(keys, tuple) else self._index(keys),
-                    tuple(slice(*span) for span in block.past),
-                    None if block.mask is None else self._additive(block.mask, past),
+                    tuple(slice(*span) for span in block.prefix),
+                    None if block.mask is None else self._additive(block.mask, prefix),
                     block.causal,
                     block.lead,
                 )
             )
+        stored = np.flatnonzero(batch.slot_mapping >= 0)
         return ReferencePlan(
             None if rows is None else self._index(rows),
             torch.cat([cos, cos], dim=1)[:, None].to(self.dtype),
             torch.cat([-sin, sin], dim=1)[:, None].to(self.dtype),
-            self._index(chunk.kept_rows),
-            self._index(chunk.kept_slots),
+            self._index(stored),
+            self._index(batch.slot_mapping[stored].astype(np.int64)),
             tuple(calls),
         )
 
@@ -152,7 +154,7 @@ class ReferenceKernels:
         plan: ReferencePlan,
         kv: KvLayer | None,
     ) -> tuple[Tensor, Tensor]:
-        """The second half of `qkv`: q and k, normed and turned; kept rows into the arena."""
+        """The second half of `qkv`: q and k, normed and turned; kept rows into the KV cache."""
         if norms is not None:
             q, k = self._rms(q, norms[0]), self._rms(k, norms[1])
         k = _rotate(k, plan.cos, plan.sin)
@@ -161,8 +163,8 @@ class ReferenceKernels:
         else:
             q = _rotate(q, plan.cos[plan.rows], plan.sin[plan.rows])
         if kv is not None:
-            kv.k[plan.kept_slots] = k[plan.kept_rows]
-            kv.v[plan.kept_slots] = v[plan.kept_rows]
+            kv.k[plan.slots] = k[plan.stored]
+            kv.v[plan.slots] = v[plan.stored]
         return q, k
 
     def attend(
@@ -212,19 +214,19 @@ class ReferenceKernels:
     def _index(self, rows: Int64) -> Tensor:
         return torch.from_numpy(rows).to(self.device)
 
-    def _additive(self, mask: object, past: int) -> Tensor:
+    def _additive(self, mask: object, prefix: int) -> Tensor:
         seen = torch.as_tensor(mask)
-        bias = torch.zeros(seen.shape[0], past + seen.shape[1], dtype=self.dtype)
-        bias[:, past:].masked_fill_(~seen, float("-inf"))
+        bias = torch.zeros(seen.shape[0], prefix + seen.shape[1], dtype=self.dtype)
+        bias[:, prefix:].masked_fill_(~seen, float("-inf"))
         return bias.to(self.device)
 
 
-def _seen(new: Tensor, arena: Tensor | None, call: DenseCall) -> Tensor:
-    """The keys or values of one call: arena spans first, then rows of the chunk."""
+def _seen(new: Tensor, kv_cache: Tensor | None, call: DenseCall) -> Tensor:
+    """The keys or values of one call: KV cache spans first, then rows of the batch."""
     own = new[call.keys]
-    if arena is None or not call.past:
+    if kv_cache is None or not call.prefix:
         return own
-    return torch.cat([*(arena[span] for span in call.past), own])
+    return torch.cat([*(kv_cache[span] for span in call.prefix), own])
 
 
 def _heads_first(x: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The dense decoder: Llama and Qwen3, which differ in query and key norms alone.
 
 Weights are laid out as the kernels want them (queries, keys and values in one matrix,
-gate and up in another). The forward pass works on a packed chunk, never on a padded
+gate and up in another). The forward pass works on a packed batch, never on a padded
 batch, and its last layer computes only what answers and kept keys need.
 """
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from covey.errors import ModelError
-from covey.kernels.base import Chunk, Kernels, KvLayer, Plan, Weight
+from covey.kernels.base import ForwardBatch, Kernels, KvLayer, Plan, Weight
 from covey.models.checkpoint import Checkpoint
 from covey.models.shapes import (
     EMBEDDING,
@@ -79,25 +79,25 @@ class DenseModel(Generic[Plan]):
 
     @torch.inference_mode()
     def logits(
-        self, chunk: Chunk, head_rows: Tensor | None, arena: list[KvLayer] | None = None
+        self, batch: ForwardBatch, head_rows: Tensor | None, kv_cache: list[KvLayer] | None = None
     ) -> Tensor:
-        """Logits at the answer rows of a chunk.
+        """Logits at the answer rows of a batch.
 
         Args:
-            chunk: the new tokens.
+            batch: the new tokens.
             head_rows: (r,) int64 vocabulary ids wanted, on the device; None for all.
-            arena: a layer's keys and values each; None where the chunk uses none.
+            kv_cache: a layer's keys and values each; None where the batch uses none.
 
         Returns:
             (answers, r) float32.
         """
         kernels = self._kernels
-        residual: Tensor = self._weights.embedding[_uploaded(chunk, kernels.device)]
+        residual: Tensor = self._weights.embedding[_uploaded(batch, kernels.device)]
         delta: Tensor | None = None
-        plan = kernels.plan(chunk)
-        last = kernels.plan(chunk, chunk.answers)
+        plan = kernels.plan(batch)
+        last = kernels.plan(batch, batch.logits_indices)
         for number, layer in enumerate(self._weights.layers):
-            kv = None if arena is None else arena[number]
+            kv = None if kv_cache is None else kv_cache[number]
             step = last if number == self.spec.layers - 1 else plan
             residual, delta = self._layer(layer, residual, delta, step, kv)
         head = self._weights.head if head_rows is None else self._weights.head[head_rows]
@@ -123,9 +123,9 @@ class DenseModel(Generic[Plan]):
         return kernels.project(kernels.gated(x, layer.gate_up), layer.down, residual)
 
 
-def _uploaded(chunk: Chunk, device: torch.device) -> Tensor:
-    """The token ids on the device; a copy from plain memory would wait for earlier chunks."""
-    tokens = torch.from_numpy(chunk.tokens)
+def _uploaded(batch: ForwardBatch, device: torch.device) -> Tensor:
+    """The token ids on the device; a copy from plain memory would wait for earlier batches."""
+    tokens = torch.from_numpy(batch.tokens)
     if device.type == "cuda":
         tokens = tokens.pin_memory()
     return tokens.to(device, non_blocking=True)

@@ -2,11 +2,11 @@
 
     q         (q, heads, d)          rows of a wider matrix
     k, v      (n, kv_heads, d)       rows of a wider matrix
-    k_arena, v_arena (slots, kv_heads, d)
-    exits     (n,) int32             one past each row's subtree
-    asked     (q,) int32             the chunk row of each query
+    k_cache, v_cache (slots, kv_heads, d)
+    subtree_ends     (n,) int32             one past each row's subtree
+    asked     (q,) int32             the batch row of each query
     has       (q,) int32             bit p: part p holds something of the query
-    tiles, own, past, offsets        see `hopper.work.TreeWork`
+    tiles, own, prefix, offsets        see `hopper.work.TreeWork`
     part_p    (q, heads, d), lse_p (heads, q) float32 natural: a dense call's result
     out       (q, heads * d)
     scales    (q, heads)             float32 by columns, where quantised; then d is 128
@@ -38,24 +38,24 @@ class TileWork:
     """`TreeWork` on the device, without its dense calls; all int32.
 
     Attributes:
-        exits: (n,).
+        subtree_ends: (n,).
         asked, has: (q,).
         tiles: (t, 2).
-        own_offsets, past_offsets: (t + 1,).
+        own_offsets, prefix_offsets: (t + 1,).
         own: (s, 2).
-        past: (p, 4).
+        prefix: (p, 4).
         tile_rows: most rows of a tile, a power of two.
     """
 
     tile_rows: int
-    exits: Tensor
+    subtree_ends: Tensor
     asked: Tensor
     has: Tensor
     tiles: Tensor
     own_offsets: Tensor
     own: Tensor
-    past_offsets: Tensor
-    past: Tensor
+    prefix_offsets: Tensor
+    prefix: Tensor
 
 
 @triton.jit
@@ -120,16 +120,16 @@ def _attend(
     q,
     k,
     v,
-    k_arena,
-    v_arena,
-    exits,
+    k_cache,
+    v_cache,
+    subtree_ends,
     asked,
     has,
     tiles,
     own_offsets,
     own,
-    past_offsets,
-    past,
+    prefix_offsets,
+    prefix,
     part_0,
     lse_0,
     part_1,
@@ -152,7 +152,7 @@ def _attend(
     TOKENS: tl.constexpr,
     KEYS: tl.constexpr,
     PARTS: tl.constexpr,
-    PAST: tl.constexpr,
+    PREFIX: tl.constexpr,
     QUANTISE: tl.constexpr,
 ):
     tile = tl.program_id(0)
@@ -187,27 +187,27 @@ def _attend(
                 acc, top, total, part_2, lse_2, token, head, on, count, HEADS, D
             )
 
-    # Arena spans.
-    if PAST:
-        for segment in range(tl.load(past_offsets + tile), tl.load(past_offsets + tile + 1)):
-            stop = tl.load(past + 4 * segment + 1)
-            sees = row >= tl.load(past + 4 * segment + 2)
-            sees = sees & (row < tl.load(past + 4 * segment + 3))
-            for start in range(tl.load(past + 4 * segment), stop, KEYS):
+    # KvCache spans.
+    if PREFIX:
+        for segment in range(tl.load(prefix_offsets + tile), tl.load(prefix_offsets + tile + 1)):
+            stop = tl.load(prefix + 4 * segment + 1)
+            sees = row >= tl.load(prefix + 4 * segment + 2)
+            sees = sees & (row < tl.load(prefix + 4 * segment + 3))
+            for start in range(tl.load(prefix + 4 * segment), stop, KEYS):
                 key = start + tl.arange(0, KEYS)
                 inside = key < stop
                 acc, top, total = _walk(
-                    acc, top, total, query, k_arena + kv_head * D, v_arena + kv_head * D, key,
+                    acc, top, total, query, k_cache + kv_head * D, v_cache + kv_head * D, key,
                     inside, sees[:, None] & inside[None, :], slot_stride, slot_stride, scale, D,
                 )  # fmt: skip
 
-    # Rows of the chunk.
+    # Rows of the batch.
     for segment in range(tl.load(own_offsets + tile), tl.load(own_offsets + tile + 1)):
         stop = tl.load(own + 2 * segment + 1)
         for start in range(tl.load(own + 2 * segment), stop, KEYS):
             key = start + tl.arange(0, KEYS)
             inside = key < stop
-            end = tl.load(exits + key, mask=inside, other=0)
+            end = tl.load(subtree_ends + key, mask=inside, other=0)
             seen = (key[None, :] <= row[:, None]) & (row[:, None] < end[None, :])
             acc, top, total = _walk(
                 acc, top, total, query, k + kv_head * D, v + kv_head * D, key,
@@ -262,7 +262,7 @@ def packed_attention(
 
     Args:
         q: (q, heads, d), heads in one piece; likewise k and v, (n, kv_heads, d).
-        kv: the layer's arena, None where the work has no arena spans.
+        kv: the layer's KV cache, None where the work has no KV cache spans.
         work: who sees what.
         parts: up to three dense results, contiguous output and log-sum-exp.
         scale: factor on q·k.
@@ -290,14 +290,14 @@ def packed_attention(
         v,
         k if kv is None else kv.k,
         v if kv is None else kv.v,
-        work.exits,
+        work.subtree_ends,
         work.asked,
         work.has,
         work.tiles,
         work.own_offsets,
         work.own,
-        work.past_offsets,
-        work.past,
+        work.prefix_offsets,
+        work.prefix,
         *filled,
         out.values,
         out.values if out.scales is None else out.scales,
@@ -315,7 +315,7 @@ def packed_attention(
         TOKENS=work.tile_rows,
         KEYS=build.keys,
         PARTS=len(parts),
-        PAST=len(work.past) > 0,
+        PREFIX=len(work.prefix) > 0,
         QUANTISE=quantised,
         num_warps=build.warps,
         num_stages=build.stages,
@@ -340,7 +340,7 @@ def _check(
     require(fits, _NAME, f"{heads} x {d} heads")
     require(not quantised or d == GROUP, _NAME, f"a head of {d} is no FP8 group")
     require(len(parts) <= 3, _NAME, f"{len(parts)} dense calls")
-    require(kv is not None or not len(work.past), _NAME, "arena spans without an arena")
+    require(kv is not None or not len(work.prefix), _NAME, "KV cache spans without a KV cache")
     for part, lse in parts:
         fits = part.shape == q.shape and part.is_contiguous() and lse.is_contiguous()
         require(fits and lse.shape == (heads, count), _NAME, "a dense call's result")

@@ -1,4 +1,4 @@
-"""FlashAttention-3 over contiguous keys that may lie anywhere in an arena.
+"""FlashAttention-3 over contiguous keys that may lie anywhere in a KV cache.
 
 Sequence b takes `query_counts[b]` rows from `query_starts[b]` on and `key_counts[b]` keys
 from `key_starts[b]` on: the starts are what the library calls cumulative lengths, of
@@ -23,7 +23,7 @@ class DeviceCall:
     """A `hopper.work.DenseCall` on the device.
 
     Attributes:
-        past: whether the keys lie in the arena.
+        prefix: whether the keys lie in the KV cache.
         causal: lower-triangular.
         most_queries, most_keys: the largest counts.
         queries, keys: the sums of the counts.
@@ -33,7 +33,7 @@ class DeviceCall:
         key_offsets: (b + 1,) int32, where keys begin that lie one behind the other.
     """
 
-    past: bool
+    prefix: bool
     causal: bool
     most_queries: int
     most_keys: int
@@ -56,7 +56,7 @@ class DenseAttention(Protocol):
         """Attention of each sequence of a call.
 
         Args:
-            q: (q, heads, d); k, v: (keys, kv_heads, d), of the chunk or of the arena.
+            q: (q, heads, d); k, v: (keys, kv_heads, d), of the batch or of the KV cache.
 
         Returns:
             (q, heads, d) contiguous and (heads, q) float32 natural log-sum-exp; what lies

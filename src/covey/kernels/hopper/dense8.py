@@ -219,7 +219,7 @@ def _trial(geometry: Geometry, device: torch.device) -> float:
     ranges = torch.tensor([0, rows, 0, keys], dtype=torch.int32, device=device)
     query_starts, key_starts = ranges[:2].contiguous(), ranges[2:].contiguous()
     call = DeviceCall(
-        past=False,
+        prefix=False,
         causal=False,
         most_queries=rows,
         most_keys=keys,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from covey.arrays import Int32, Int64
 from covey.errors import RunError
-from covey.kernels.base import Activation, Chunk, Geometry, KvLayer, Weight
+from covey.kernels.base import Activation, ForwardBatch, Geometry, KvLayer, Weight
 from covey.kernels.heads import project_heads, split_heads
 from covey.kernels.hopper.attend import TileWork, packed_attention
 from covey.kernels.hopper.checks import GROUP
@@ -32,11 +32,11 @@ _FEW_HEAD_ROWS = 64  # above, the head is multiplied as a matrix
 
 @dataclass(frozen=True, slots=True)
 class HopperPlan:
-    """A chunk, ready for all layers.
+    """A batch, ready for all layers.
 
     Attributes:
         rows: (q,) int64, the asking rows, or None for all.
-        turn: depths and arena slots of all rows.
+        turn: positions and KV cache slots of all rows.
         tiles: what the packed kernel does.
         calls: what is computed densely before it.
     """
@@ -80,17 +80,19 @@ class HopperKernels:
         self._stored = torch.float8_e4m3fn if quantised else dtype
         self._frequencies = geometry.frequencies.to(device, torch.float32)
 
-    def plan(self, chunk: Chunk, rows: Int64 | None = None) -> HopperPlan:
+    def plan(self, batch: ForwardBatch, rows: Int64 | None = None) -> HopperPlan:
         """See `Kernels.plan`."""
-        work = tree_work(chunk, rows, self._limits)
-        tiles = [chunk.exits, work.asked, work.has, work.tiles]
-        tiles += [work.own_offsets, work.own, work.past_offsets, work.past]
+        work = tree_work(batch, rows, self._limits)
+        tiles = [batch.subtree_ends, work.asked, work.has, work.tiles]
+        tiles += [work.own_offsets, work.own, work.prefix_offsets, work.prefix]
         calls = [array for call in work.parts for array in _call_arrays(call)]
-        depths, slots, *views = upload([chunk.depths, _slots(chunk), *tiles, *calls], self.device)
+        positions, slots, *views = upload(
+            [batch.positions, batch.slot_mapping, *tiles, *calls], self.device
+        )
         on_device, views = TileWork(self._limits.tile_rows, *views[:8]), views[8:]
         return HopperPlan(
             None if rows is None else on_device.asked.to(torch.int64),
-            Turn(depths, self._frequencies, slots if len(chunk.kept_rows) else None),
+            Turn(positions, self._frequencies, slots if (batch.slot_mapping >= 0).any() else None),
             on_device,
             tuple(
                 _device_call(call, views[5 * i : 5 * i + 5]) for i, call in enumerate(work.parts)
@@ -159,9 +161,9 @@ class HopperKernels:
         parts = []
         for call in plan.calls:
             keys, values = k, v
-            if call.past:
+            if call.prefix:
                 if kv is None:
-                    raise RunError("A chunk reads the KV arena, but none was given.")
+                    raise RunError("A batch reads the KV cache, but none was given.")
                 keys, values = kv.k, kv.v
             parts.append(self._dense(q, keys, values, call, scale))
         return packed_attention(
@@ -236,13 +238,6 @@ def upload(arrays: Sequence[Int32], device: torch.device) -> list[Tensor]:
     ]
 
 
-def _slots(chunk: Chunk) -> Int32:
-    """(n,) the arena slot of each row, -1 where it is not kept."""
-    slots = np.full(len(chunk), -1, dtype=np.int32)
-    slots[chunk.kept_rows] = chunk.kept_slots
-    return slots
-
-
 def _call_arrays(call: DenseCall) -> list[Int32]:
     arrays = []
     for ranges in (call.queries, call.keys):
@@ -255,4 +250,4 @@ def _device_call(call: DenseCall, arrays: Sequence[Tensor]) -> DeviceCall:
     queries, keys = (ranges[:, 1] - ranges[:, 0] for ranges in (call.queries, call.keys))
     pairs = int((queries * keys.astype(np.int64)).sum()) // (2 if call.causal else 1)
     most, sums = (int(queries.max()), int(keys.max())), (int(queries.sum()), int(keys.sum()))
-    return DeviceCall(call.past, call.causal, *most, *sums, pairs, *arrays)
+    return DeviceCall(call.prefix, call.causal, *most, *sums, pairs, *arrays)

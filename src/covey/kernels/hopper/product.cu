@@ -9,7 +9,7 @@
 //   added:    the same, rounded to BF16 and added to what out holds
 //   heads:    columns are heads of 128: queries, then keys, then values. Queries and keys get
 //             their RMS norm and turn by their row's angles before they are rounded; keys and
-//             values of kept rows are written to the arena too
+//             values of kept rows are written to the KV cache too
 //   gated:    b is two matrices, gate above up, of `columns` rows each;
 //             out (rows, columns) e4m3 with a factor a row and group = silu(gate) * up
 //
@@ -87,13 +87,13 @@ enum Kind { PRODUCT, ADDED, HEADS, GATED };
 
 // What a product by heads needs besides. Dimension i of a head turns with i + 64.
 struct Heads {
-    const int* depths;        // (rows,) positions
+    const int* positions;     // (rows,)
     const float* frequencies; // (64,) angles a position
     const u32* query_norm;  // (128,) BF16 in words of two, or null
     const u32* key_norm;
-    const int* slots;       // (rows,) of the arena, -1 where a row is not kept; or null
-    u8* key_arena;          // (slots, key heads, 128) BF16
-    u8* value_arena;
+    const int* slots;       // (rows,) of the KV cache, -1 where a row is not kept; or null
+    u8* key_cache;          // (slots, key heads, 128) BF16
+    u8* value_cache;
     u64 slot_bytes;
     u32 queries, keys;      // heads of each
     float epsilon;
@@ -217,12 +217,12 @@ __device__ __forceinline__ void read_rows(
 // row, and what is there.
 template <typename Each>
 __device__ __forceinline__ void each_share(u32 store, u32 lane, Each each) {
-    u32 chunk = lane % 8;
+    u32 batch = lane % 8;
     __syncwarp();
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
         u32 row = i * 4 + lane / 8;
-        each(i, row, chunk * 16, load_shared(store + row * 128 + ((chunk ^ (row & 7)) << 4)));
+        each(i, row, batch * 16, load_shared(store + row * 128 + ((batch ^ (row & 7)) << 4)));
     }
     __syncwarp();
 }
@@ -379,8 +379,8 @@ __device__ __forceinline__ void finish_heads(
         bool second = both && head + 1 < turned;
         const u32* norms[2] = {head < heads.queries ? heads.query_norm : heads.key_norm,
                                head + 1 < heads.queries ? heads.query_norm : heads.key_norm};
-        float low = lane / 4 < left ? __ldg(heads.depths + row + lane / 4) : 0;
-        float high = lane / 4 + 8 < left ? __ldg(heads.depths + row + lane / 4 + 8) : 0;
+        float low = lane / 4 < left ? __ldg(heads.positions + row + lane / 4) : 0;
+        float high = lane / 4 + 8 < left ? __ldg(heads.positions + row + lane / 4 + 8) : 0;
         if (norms[0] != nullptr) norm_head(sums[0], norms[0], heads.epsilon, column);
         if (second && norms[1] != nullptr) norm_head(sums[1], norms[1], heads.epsilon, column);
 #pragma unroll
@@ -402,14 +402,14 @@ __device__ __forceinline__ void finish_heads(
         store_quarter(sums, quarter, store, lane);
         u32 here = head + quarter / 2;
         bool keeps = here >= heads.queries;
-        u8* arena = here < turned ? heads.key_arena + u64(here - heads.queries) * 2 * TILE
-                                  : heads.value_arena + u64(here - turned) * 2 * TILE;
+        u8* cache = here < turned ? heads.key_cache + u64(here - heads.queries) * 2 * TILE
+                                  : heads.value_cache + u64(here - turned) * 2 * TILE;
         each_share(store, lane, [&](u32 i, u32 at, u32 byte, uint4 x) {
             byte += quarter % 2 * TILE;
             if (at < left)
                 *reinterpret_cast<uint4*>(out + at * pitch + quarter / 2 * 2 * TILE + byte) = x;
             if (keeps && slots[i] >= 0)
-                *reinterpret_cast<uint4*>(arena + u64(slots[i]) * heads.slot_bytes + byte) = x;
+                *reinterpret_cast<uint4*>(cache + u64(slots[i]) * heads.slot_bytes + byte) = x;
         });
     }
 }

@@ -52,9 +52,9 @@ class _Heads(ctypes.Structure):
     _fields_ = (
         *(
             (name, ctypes.c_void_p)
-            for name in ("depths", "frequencies", "query_norm", "key_norm", "slots")
+            for name in ("positions", "frequencies", "query_norm", "key_norm", "slots")
         ),
-        *((name, ctypes.c_void_p) for name in ("key_arena", "value_arena")),
+        *((name, ctypes.c_void_p) for name in ("key_cache", "value_cache")),
         ("slot_bytes", ctypes.c_uint64),
         ("queries", ctypes.c_uint32),
         ("keys", ctypes.c_uint32),
@@ -209,13 +209,13 @@ def _described(form: HeadForm, out: Tensor) -> _Heads:
         "heads",
         f"{out.shape[1]} columns are not {form.queries} + 2 * {form.keys} heads of {_TILE}",
     )
-    fits = turn.depths.shape == (rows,) and turn.depths.dtype is torch.int32
-    require(fits and turn.depths.is_contiguous(), "heads", "depths of other tokens")
+    fits = turn.positions.shape == (rows,) and turn.positions.dtype is torch.int32
+    require(fits and turn.positions.is_contiguous(), "heads", "positions of other tokens")
     rates = turn.frequencies
     fits = rates.shape == (_TILE // 2,) and rates.dtype is torch.float32
     require(fits and rates.is_contiguous(), "heads", "frequencies of other heads")
     found = _Heads(
-        depths=turn.depths.data_ptr(),
+        positions=turn.positions.data_ptr(),
         frequencies=turn.frequencies.data_ptr(),
         queries=form.queries,
         keys=form.keys,
@@ -227,12 +227,12 @@ def _described(form: HeadForm, out: Tensor) -> _Heads:
             require(fits and norm.is_contiguous(), "heads", "a norm is not (128,) BF16")
         found.query_norm, found.key_norm = (norm.data_ptr() for norm in form.norms)
     if kv is not None and turn.slots is not None:
-        for arena in (kv.k, kv.v):
-            fits = arena.shape[1:] == (form.keys, _TILE) and arena.dtype is torch.bfloat16
-            require(fits and arena.is_contiguous(), "heads", "the arena is of another shape")
+        for kv_cache in (kv.k, kv.v):
+            fits = kv_cache.shape[1:] == (form.keys, _TILE) and kv_cache.dtype is torch.bfloat16
+            require(fits and kv_cache.is_contiguous(), "heads", "the KV cache is of another shape")
         fits = turn.slots.shape == (rows,) and turn.slots.dtype is torch.int32
         require(fits, "heads", "slots of other tokens")
         found.slots = turn.slots.data_ptr()
-        found.key_arena, found.value_arena = kv.k.data_ptr(), kv.v.data_ptr()
+        found.key_cache, found.value_cache = kv.k.data_ptr(), kv.v.data_ptr()
         found.slot_bytes = form.keys * _TILE * 2
     return found

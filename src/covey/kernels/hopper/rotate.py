@@ -1,14 +1,14 @@
-"""QK norm + RoPE in place + keys and values into the arena, one token a program.
+"""QK norm + RoPE in place + keys and values into the KV cache, one token a program.
 
     q         (q, heads, d)          rows of a wider matrix, in and out
     k, v      (n, kv_heads, d)       rows of a wider matrix, k in and out
-    depths    (n,) int32             each token's position
+    positions    (n,) int32             each token's position
     frequencies (d / 2,)             float32, angles a position
-    slots     (n,) int32             arena slot of a kept token, -1 for others
-    k_arena, v_arena (slots, kv_heads, d)
+    slots     (n,) int32             KV cache slot of a kept token, -1 for others
+    k_cache, v_cache (slots, kv_heads, d)
 
-Dimension i turns with i + d / 2. Offsets into the arena are 64 bits wide: a layer of a
-large arena has more than 2**31 values.
+Dimension i turns with i + d / 2. Offsets into the KV cache are 64 bits wide: a layer of a
+large KV cache has more than 2**31 values.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from covey.kernels.hopper.checks import require
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Where the tokens of a chunk stand and go.
+    """Where the tokens of a batch stand and go.
 
     Attributes:
-        depths: (n,) int32, positions in the prompt.
+        positions: (n,) int32, positions in the prompt.
         frequencies: (d_head / 2,) float32, the angle of a position.
-        slots: (n,) int32, the arena slot of each token or -1; None where none is kept.
+        slots: (n,) int32, the KV cache slot of each token or -1; None where none is kept.
     """
 
-    depths: Tensor
+    positions: Tensor
     frequencies: Tensor
     slots: Tensor | None
 
     def take(self, rows: Tensor) -> Turn:
         """Some rows, of which none is kept."""
-        return Turn(self.depths[rows], self.frequencies, None)
+        return Turn(self.positions[rows], self.frequencies, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class HeadForm:
     Attributes:
         queries, keys: heads of each; there are as many of values as of keys.
         norms: two (d_head,) weights for queries and keys, or None.
-        turn: depths and slots of the product's rows.
-        kv: the layer's arena; None where nothing is kept.
+        turn: positions and slots of the product's rows.
+        kv: the layer's KV cache; None where nothing is kept.
         epsilon: of the norms.
     """
 
@@ -103,12 +103,12 @@ def _rotate(
     v,
     q_weight,
     k_weight,
-    depths,
+    positions,
     frequencies,
     rows,
     slots,
-    k_arena,
-    v_arena,
+    k_cache,
+    v_cache,
     q_stride,
     k_stride,
     v_stride,
@@ -128,7 +128,7 @@ def _rotate(
     if LISTED:
         row = tl.load(rows + place).to(tl.int64)
     half = tl.arange(0, HALF)
-    angle = tl.load(depths + row).to(tl.float32) * tl.load(frequencies + half)
+    angle = tl.load(positions + row).to(tl.float32) * tl.load(frequencies + half)
     c = tl.cos(angle)
     s = tl.sin(angle)
 
@@ -142,12 +142,12 @@ def _rotate(
             slot = tl.load(slots + place).to(tl.int64)
             kept = inside & (slot >= 0)
             into = slot * slot_stride + offset
-            tl.store(k_arena + into, left, mask=kept)
-            tl.store(k_arena + into + HALF, right, mask=kept)
+            tl.store(k_cache + into, left, mask=kept)
+            tl.store(k_cache + into + HALF, right, mask=kept)
             source = v + place * v_stride + offset
-            tl.store(v_arena + into, tl.load(source, mask=kept, other=0.0), mask=kept)
+            tl.store(v_cache + into, tl.load(source, mask=kept, other=0.0), mask=kept)
             after = tl.load(source + HALF, mask=kept, other=0.0)
-            tl.store(v_arena + into + HALF, after, mask=kept)
+            tl.store(v_cache + into + HALF, after, mask=kept)
 
 
 def rotate_and_store(
@@ -160,15 +160,15 @@ def rotate_and_store(
     kv: KvLayer | None,
     epsilon: float,
 ) -> None:
-    """Norm and turn q and k in place; copy kept keys and values to the arena.
+    """Norm and turn q and k in place; copy kept keys and values to the KV cache.
 
     Args:
         q: (q, heads, d_head), heads in one piece, rows at any stride.
         k, v: (n, kv_heads, d_head), likewise.
         norms: two (d_head,), or None.
         rows: (q,) integers, the tokens of q; None where they are all n.
-        turn: depths and slots of all n tokens.
-        kv: the layer's arena; None where nothing is kept.
+        turn: positions and slots of all n tokens.
+        kv: the layer's KV cache; None where nothing is kept.
 
     Raises:
         RunError: a shape or stride that the kernel cannot read.
@@ -177,14 +177,14 @@ def rotate_and_store(
     for name, x in (("q", q), ("k", k), ("v", v)):
         whole = x.stride(2) == 1 and x.stride(1) == width and x.shape[2] == width
         require(whole, "rotate_and_store", f"the heads of {name} are not in one piece")
-    fits = turn.depths.shape == (tokens,) and turn.frequencies.shape == (width // 2,)
-    require(fits, "rotate_and_store", "depths of other tokens, or frequencies of other heads")
+    fits = turn.positions.shape == (tokens,) and turn.frequencies.shape == (width // 2,)
+    require(fits, "rotate_and_store", "positions of other tokens, or frequencies of other heads")
     require(rows is not None or len(q) == tokens, "rotate_and_store", "q has other rows than k")
     store = kv is not None and turn.slots is not None
     if kv is not None:
         alike = kv.k.is_contiguous() and kv.v.is_contiguous()
         alike &= kv.k.shape[1:] == k.shape[1:] and kv.k.dtype is k.dtype
-        require(alike, "rotate_and_store", "the arena is of another shape or dtype")
+        require(alike, "rotate_and_store", "the KV cache is of another shape or dtype")
 
     def launch(count: int, heads: int, kv_heads: int, listed: Tensor | None) -> None:
         if not count:
@@ -195,10 +195,10 @@ def rotate_and_store(
             v,
             q if norms is None else norms[0],
             k if norms is None else norms[1],
-            turn.depths,
+            turn.positions,
             turn.frequencies,
-            turn.depths if listed is None else listed,
-            turn.slots if store else turn.depths,
+            turn.positions if listed is None else listed,
+            turn.slots if store else turn.positions,
             kv.k if kv is not None else k,
             kv.v if kv is not None else v,
             q.stride(0),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from covey.errors import ModelError
-from covey.kernels.base import Activation, Chunk, Geometry, KvLayer, Weight
+from covey.kernels.base import Activation, ForwardBatch, Geometry, KvLayer, Weight
 from covey.kernels.heads import split_heads
 from covey.kernels.hopper.checks import GROUP, relative_error
 from covey.kernels.hopper.products import ByHeads, Products
@@ -66,21 +66,23 @@ def _head_errors(heads: ByHeads, x: Activation, weight: Weight, expected: Tensor
     """Errors of a product by heads, and of what it keeps: every second row, at the slots' end."""
     rows, device = len(expected), expected.device
     shape = Geometry(2, 2, GROUP, 1e-6, 0.9 ** torch.arange(GROUP // 2, dtype=torch.float32))
-    depths, kept = np.arange(rows, dtype=np.int32), np.arange(0, rows, 2)
-    chunk = Chunk(
-        tokens=depths,
-        depths=depths,
-        exits=depths + 1,
-        answers=kept,
-        past_rows=np.zeros((0, 2), np.int64),
-        past_slots=np.zeros((0, 2), np.int64),
-        kept_rows=kept,
-        kept_slots=rows - 1 - kept,
+    positions, kept = np.arange(rows, dtype=np.int32), np.arange(0, rows, 2)
+    slot_mapping = np.where(positions % 2, -1, rows - 1 - positions).astype(np.int32)
+    batch = ForwardBatch(
+        tokens=positions,
+        positions=positions,
+        subtree_ends=positions + 1,
+        logits_indices=kept,
+        prefix_rows=np.zeros((0, 2), np.int64),
+        prefix_slots=np.zeros((0, 2), np.int64),
+        slot_mapping=slot_mapping,
     )
     norms = expected[0, :GROUP].to(torch.bfloat16), expected[1, :GROUP].to(torch.bfloat16)
-    slots = torch.full((rows,), -1, dtype=torch.int32, device=device)
-    slots[::2] = torch.arange(rows - 1, -1, -2, dtype=torch.int32, device=device)
-    turn = Turn(torch.from_numpy(depths).to(device), shape.frequencies.to(device), slots)
+    turn = Turn(
+        torch.from_numpy(positions).to(device),
+        shape.frequencies.to(device),
+        torch.from_numpy(slot_mapping).to(device),
+    )
     ours, theirs = (
         KvLayer(*torch.zeros(2, rows, 2, GROUP, device=device, dtype=dtype))
         for dtype in (torch.bfloat16, torch.float32)
@@ -90,7 +92,7 @@ def _head_errors(heads: ByHeads, x: Activation, weight: Weight, expected: Tensor
     wide = norms[0].float(), norms[1].float()
     queries, others = expected.float().split([2 * GROUP, 4 * GROUP], 1)
     q, k, v = split_heads(queries, others, shape)
-    q, k = exact.rotate_and_store(q, k, wide, v, exact.plan(chunk), theirs)
+    q, k = exact.rotate_and_store(q, k, wide, v, exact.plan(batch), theirs)
     return [
         relative_error(found, torch.cat([q, k, v], 1).flatten(1)),
         relative_error(ours.k, theirs.k),

@@ -1,16 +1,16 @@
-"""Who computes which part of a chunk's attention; numpy only.
+"""Who computes which part of a batch's attention; numpy only.
 
 Depth-first order falls into runs, in each of which a row is the child of the row before
-it. A run hangs on a row of an earlier run, its attachment, or on none in the chunk. What
+it. A run hangs on a row of an earlier run, its attachment, or on none in the batch. What
 all rows behind a run see of it ends at an attachment, which cuts the run into pieces.
 Where many rows hang on each of several attachments, as under a chain of snapshots, every
 subtree takes what it sees of the run in one stretch instead.
 
 Three kinds of work are large enough for a dense call, whose outputs and log-sum-exps the
 packed kernel starts from: a long run over itself (causal); a long piece under the rows
-that hang on it; a long arena span under its rows. Calls over the same rows, or of
+that hang on it; a long KV cache span under its rows. Calls over the same rows, or of
 different kinds, are different parts. All other keys are segments of a tile: stretches of
-chunk rows or of arena slots that the packed kernel walks for a few rows at a time. The
+batch rows or of KV cache slots that the packed kernel walks for a few rows at a time. The
 ancestors of a tile's rows that lie before the tile are ancestors of its first row,
 because subtrees are intervals.
 """
@@ -23,7 +23,7 @@ from itertools import pairwise
 import numpy as np
 
 from covey.arrays import Int32, Int64
-from covey.kernels.base import Chunk
+from covey.kernels.base import ForwardBatch
 
 _GAP = 64  # asking rows farther apart than this do not share a tile
 
@@ -53,13 +53,13 @@ class DenseCall:
     """Several dense attentions of one kind, over disjoint asking rows.
 
     Attributes:
-        past: whether the keys lie in the arena, or in the chunk.
+        prefix: whether the keys lie in the KV cache, or in the batch.
         causal: each sequence's rows are its keys, lower-triangular.
         queries: (b, 2) ranges of asking rows.
-        keys: (b, 2) ranges of slots or of chunk rows.
+        keys: (b, 2) ranges of slots or of batch rows.
     """
 
-    past: bool
+    prefix: bool
     causal: bool
     queries: Int64
     keys: Int64
@@ -67,17 +67,17 @@ class DenseCall:
 
 @dataclass(frozen=True, slots=True)
 class TreeWork:
-    """The attention of some rows of a chunk; every seen key is in one place exactly.
+    """The attention of some rows of a batch; every seen key is in one place exactly.
 
     Attributes:
-        asked: (q,) int32 chunk rows.
+        asked: (q,) int32 batch rows.
         parts: dense calls, at most three.
         has: (q,) int32, bit p set where part p holds something of the row.
         tiles: (t, 2) int32 ranges of asking rows.
         own_offsets: (t + 1,) int32 into `own`.
-        own: (s, 2) int32 ranges of chunk rows; row i sees key k where k <= i < exits[k].
-        past_offsets: (t + 1,) int32 into `past`.
-        past: (p, 4) int32, a range of slots and the range of chunk rows that see it.
+        own: (s, 2) int32 ranges of batch rows; row i sees key k where k <= i < subtree_ends[k].
+        prefix_offsets: (t + 1,) int32 into `prefix`.
+        prefix: (p, 4) int32, a range of slots and the range of batch rows that see it.
     """
 
     asked: Int32
@@ -86,8 +86,8 @@ class TreeWork:
     tiles: Int32
     own_offsets: Int32
     own: Int32
-    past_offsets: Int32
-    past: Int32
+    prefix_offsets: Int32
+    prefix: Int32
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +103,21 @@ class _Runs:
         return np.searchsorted(self.starts, rows, side="right") - 1
 
 
-def tree_work(chunk: Chunk, rows: Int64 | None, limits: Limits) -> TreeWork:
+def tree_work(batch: ForwardBatch, rows: Int64 | None, limits: Limits) -> TreeWork:
     """Split the attention of some rows, all of them where None.
 
     Args:
-        chunk: the tokens and what they see.
+        batch: the tokens and what they see.
         rows: (q,) increasing.
         limits: what becomes a dense call.
     """
-    asked = np.arange(len(chunk), dtype=np.int64) if rows is None else rows
-    runs = _find_runs(chunk)
+    asked = np.arange(len(batch), dtype=np.int64) if rows is None else rows
+    runs = _find_runs(batch)
     causal = np.zeros(len(runs.starts), dtype=bool)
     if rows is None:
         causal = runs.stops - runs.starts >= limits.causal_rows
-    spans = _single(np.searchsorted(asked, chunk.past_rows), chunk.past_slots)
-    pieces = _pieces(chunk, runs, asked, limits)
+    spans = _single(np.searchsorted(asked, batch.prefix_rows), batch.prefix_slots)
+    pieces = _pieces(batch, runs, asked, limits)
     parts, taken_spans, taken = _parts((spans, pieces), (runs, causal), limits)
     taken_pieces = pieces.gone[taken]
     has = np.zeros(len(asked), dtype=np.int32)
@@ -129,25 +129,27 @@ def tree_work(chunk: Chunk, rows: Int64 | None, limits: Limits) -> TreeWork:
     borders = np.concatenate([runs.starts[special], runs.stops[special]])
     tiles = _tiles(asked, borders, limits.tile_rows)
     own_offsets, own = _own_segments(asked, tiles, runs, causal, taken_pieces)
-    past_offsets, past = _past_segments(chunk, asked, tiles, ~taken_spans)
-    return TreeWork(asked.astype(np.int32), parts, has, tiles, own_offsets, own, past_offsets, past)
+    prefix_offsets, prefix = _prefix_segments(batch, asked, tiles, ~taken_spans)
+    return TreeWork(
+        asked.astype(np.int32), parts, has, tiles, own_offsets, own, prefix_offsets, prefix
+    )
 
 
-def _find_runs(chunk: Chunk) -> _Runs:
-    count = len(chunk)
+def _find_runs(batch: ForwardBatch) -> _Runs:
+    count = len(batch)
     rows = np.arange(count, dtype=np.int64)
     begins = np.ones(count, dtype=bool)
-    begins[1:] = chunk.exits[:-1] <= rows[1:]
+    begins[1:] = batch.subtree_ends[:-1] <= rows[1:]
     starts = np.flatnonzero(begins)
     stops = np.append(starts[1:], count) if count else starts
     # A parent is the last row before its child that is one less deep, if it still spans it.
-    depths = chunk.depths.astype(np.int64)
-    keys = np.sort((depths + 1) * count + rows)
-    place = np.searchsorted(keys, depths[starts] * count + starts) - 1
+    positions = batch.positions.astype(np.int64)
+    keys = np.sort((positions + 1) * count + rows)
+    place = np.searchsorted(keys, positions[starts] * count + starts) - 1
     found = keys[np.maximum(place, 0)] if count else place
     parents = found % max(count, 1)
-    hangs = (place >= 0) & (found // max(count, 1) == depths[starts])
-    hangs &= (parents < starts) & (chunk.exits[parents] > starts)
+    hangs = (place >= 0) & (found // max(count, 1) == positions[starts])
+    hangs &= (parents < starts) & (batch.subtree_ends[parents] > starts)
     return _Runs(starts, stops.astype(np.int64), np.where(hangs, parents, -1))
 
 
@@ -186,7 +188,7 @@ def _single(queries: Int64, keys: Int64) -> _Groups:
     return _Groups(queries, keys, np.arange(len(keys) + 1), queries, keys)
 
 
-def _pieces(chunk: Chunk, runs: _Runs, asked: Int64, limits: Limits) -> _Groups:
+def _pieces(batch: ForwardBatch, runs: _Runs, asked: Int64, limits: Limits) -> _Groups:
     """What rows behind a run see of it: piece by piece, or subtree by subtree."""
     ends = np.unique(runs.attached[runs.attached >= 0]) + 1
     if not len(ends):
@@ -195,7 +197,7 @@ def _pieces(chunk: Chunk, runs: _Runs, asked: Int64, limits: Limits) -> _Groups:
     starts, stops = runs.starts[run], runs.stops[run]
     again = np.append(False, run[1:] == run[:-1])  # not the run's first attachment
     begins = np.where(again, np.roll(ends, 1), starts)
-    leave = chunk.exits[ends - 1].astype(np.int64)
+    leave = batch.subtree_ends[ends - 1].astype(np.int64)
     # Subtrees that hang deeper come first; those of an attachment end where it is left.
     enter = np.where(np.append(again[1:], False), np.roll(leave, -1), stops)
     hanging = np.searchsorted(asked, np.stack([enter, leave], axis=1))
@@ -275,7 +277,7 @@ def _tiles(asked: Int64, borders: Int64, tile_rows: int) -> Int32:
 def _own_segments(
     asked: Int64, tiles: Int32, runs: _Runs, causal: Int64, taken: Int64
 ) -> tuple[Int32, Int32]:
-    """For each tile the chunk rows that no dense call covers: its path, then itself."""
+    """For each tile the batch rows that no dense call covers: its path, then itself."""
     first, last = asked[tiles[:, 0]], asked[tiles[:, 1] - 1]
     run = runs.of(first)
     offsets, kept = _kept(runs, taken)
@@ -315,9 +317,11 @@ def _kept(runs: _Runs, taken: Int64) -> tuple[Int64, Int64]:
     return offsets, kept[:, 1:]
 
 
-def _past_segments(chunk: Chunk, asked: Int64, tiles: Int32, left: Int64) -> tuple[Int32, Int32]:
-    """For each tile the arena spans over its rows that no dense call covers."""
-    rows, slots = chunk.past_rows[left], chunk.past_slots[left]
+def _prefix_segments(
+    batch: ForwardBatch, asked: Int64, tiles: Int32, left: Int64
+) -> tuple[Int32, Int32]:
+    """For each tile the KV cache spans over its rows that no dense call covers."""
+    rows, slots = batch.prefix_rows[left], batch.prefix_slots[left]
     begin = np.searchsorted(asked[tiles[:, 1] - 1], rows[:, 0])
     end = np.searchsorted(asked[tiles[:, 0]], rows[:, 1])
     counts = np.maximum(end - begin, 0)

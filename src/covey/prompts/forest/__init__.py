@@ -21,7 +21,7 @@ Run in that order, every token is computed once, all chunks but the last are ful
 cuts may fall anywhere. Where documents are resident already (survivors of a filter),
 pieces are `forest.instance_ranges(hosts)` instead, in any order; `floor_cut` moves a cut
 off the inside of a partner. Within a piece token i sees token k exactly when
-`k <= i < packed.exits[k]`; it sees a node of `above` when `i < exits` of that node.
+`k <= i < packed.subtree_ends[k]`; it sees a node of `above` when `i < subtree_ends` of that node.
 `packed.open` are the tokens whose KV must outlive the chunk: none where cuts fall between
 whole trees. `packed.documents` and `packed.instances` say which nodes and hosts the tokens
 belong to, for whoever gives them slots. Answers come back by `packed.prompts`;

@@ -23,20 +23,20 @@ class Above:
         nodes: (m,) int64, document nodes.
         tokens: (m,) int64, how many of the node's tokens, from its start: all of them
             but for a node in whose middle the piece begins.
-        exits: (m,) int64; token i of the packed pieces sees the node when i < exits.
+        subtree_ends: (m,) int64; token i of the packed pieces sees the node when i < subtree_ends.
         suffix_path: (pieces,) int64, a suffix path whose first tokens are open where the
             piece begins inside an instance; -1 where none are.
-        suffix_offsets: (pieces + 1,) int64 into `suffix_exits`, one a token of that path.
-        suffix_exits: (s,) int64, as `exits`.
+        suffix_offsets: (pieces + 1,) int64 into `suffix_subtree_ends`, one a token of that path.
+        suffix_subtree_ends: (s,) int64, as `subtree_ends`.
     """
 
     offsets: Int64
     nodes: Int64
     tokens: Int64
-    exits: Int64
+    subtree_ends: Int64
     suffix_path: Int64
     suffix_offsets: Int64
-    suffix_exits: Int64
+    suffix_subtree_ends: Int64
 
 
 def cut(begin: Int64, end: Int64, budget: int, filled: int = 0) -> tuple[Int64, Int64, Int64]:
@@ -86,7 +86,7 @@ def above(forest: Forest, begin: Int64, end: Int64) -> Above:
     """The context of pieces: whose keys and values they read besides their own.
 
     Args:
-        begin, end: as for `pack`, whose packed indices the exits refer to.
+        begin, end: as for `pack`, whose packed indices the subtree_ends refer to.
 
     Raises:
         InputError: a range is empty or not within the stream.

@@ -47,11 +47,11 @@ class Packed:
         offsets: (pieces + 1,) int64, where each piece begins.
         tokens: (n,) int32.
         positions: (n,) int32, tokens above each in its prompt: the RoPE position.
-        exits: (n,) int32: within a piece, i sees k exactly when k <= i < exits[k].
+        subtree_ends: (n,) int32: within a piece, i sees k exactly when k <= i < subtree_ends[k].
             Never beyond the end of the piece.
         open: (m,) int64, ascending: tokens whose subtree goes on after their piece. Their
             keys and values must outlive the chunk; those of all others need not.
-        answers: (a,) int64, ascending: tokens at which a prompt ends.
+        logits_indices: (a,) int64, ascending: tokens at which a prompt ends.
         prompts: (a,) int64, the number of that prompt in the forest.
         documents: the document nodes, or parts of them, among these tokens.
         instances: the instances of suffixes, or parts of them; together all the tokens.
@@ -60,9 +60,9 @@ class Packed:
     offsets: Int64
     tokens: Int32
     positions: Int32
-    exits: Int32
+    subtree_ends: Int32
     open: Int64
-    answers: Int64
+    logits_indices: Int64
     prompts: Int64
     documents: Segments
     instances: Segments
@@ -70,14 +70,14 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Gathered segments, end to end; `open`, `answers` are packed indices."""
+    """Gathered segments, end to end; `open`, `logits_indices` are packed indices."""
 
     segments: Segments
     tokens: Int32
     positions: Int32
-    exits: Int32
+    subtree_ends: Int32
     open: Int64
-    answers: Int64
+    logits_indices: Int64
     prompts: Int64
 
 
@@ -103,15 +103,23 @@ def pack(forest: Forest, begin: Int64, end: Int64) -> Packed:
         gather = _instances if forest.chosen is None else _chosen_instances
         parts.append(gather(forest, suffix))
     if len(parts) == 1:
-        tokens, positions, exits = parts[0].tokens, parts[0].positions, parts[0].exits
+        tokens, positions, subtree_ends = parts[0].tokens, parts[0].positions, parts[0].subtree_ends
     else:
-        tokens, positions, exits = (np.empty(offsets[-1], dtype=np.int32) for _ in range(3))
+        tokens, positions, subtree_ends = (np.empty(offsets[-1], dtype=np.int32) for _ in range(3))
         for part in parts:
             at = ranges(part.segments.packed, part.segments.length)
-            tokens[at], positions[at], exits[at] = part.tokens, part.positions, part.exits
+            tokens[at], positions[at], subtree_ends[at] = (
+                part.tokens,
+                part.positions,
+                part.subtree_ends,
+            )
     still_open = np.sort(np.concatenate([part.open for part in parts] or [_NONE]))
-    answers, prompts = (parts[-1].answers, parts[-1].prompts) if parts else (_NONE, _NONE)
-    return Packed(offsets, tokens, positions, exits, still_open, answers, prompts, own, suffix)
+    logits_indices, prompts = (
+        (parts[-1].logits_indices, parts[-1].prompts) if parts else (_NONE, _NONE)
+    )
+    return Packed(
+        offsets, tokens, positions, subtree_ends, still_open, logits_indices, prompts, own, suffix
+    )
 
 
 def check_ranges(forest: Forest, begin: Int64, end: Int64) -> None:
@@ -163,13 +171,13 @@ def _documents(forest: Forest, part: Segments) -> _Part:
     inside += np.repeat(trie.depth[part.node] + part.skip - dense, part.length)
     # Packed index of the subtree's end, were the piece to go on for ever.
     begin = forest.node_first[part.node] + part.skip
-    exits = forest.node_first[trie.exit[part.node]] - begin + part.packed
-    beyond = np.flatnonzero(exits > part.stop)
+    subtree_ends = forest.node_first[trie.exit[part.node]] - begin + part.packed
+    beyond = np.flatnonzero(subtree_ends > part.stop)
     return _Part(
         part,
         trie.column.flat[source],
         inside.astype(np.int32),
-        np.repeat(np.minimum(exits, part.stop).astype(np.int32), part.length),
+        np.repeat(np.minimum(subtree_ends, part.stop).astype(np.int32), part.length),
         ranges(part.packed[beyond], part.length[beyond]),
         _NONE,
         _NONE,
@@ -184,10 +192,10 @@ def _instances(forest: Forest, part: Segments) -> _Part:
     base = trie.depth[part.node] + trie.end[part.node] - trie.start[part.node]
     positions = stream.depth[source]
     positions += np.repeat(base.astype(np.int32), part.length)
-    exits = stream.exit[source]
-    exits += np.repeat((part.packed - part.skip).astype(np.int32), part.length)
+    subtree_ends = stream.exit[source]
+    subtree_ends += np.repeat((part.packed - part.skip).astype(np.int32), part.length)
     cut_short = np.flatnonzero(part.skip + part.length < suffixes.size)
-    still_open = _clip(exits, part, dense, cut_short)
+    still_open = _clip(subtree_ends, part, dense, cut_short)
     ends = suffixes.path_first[1:] - 1
     low = np.searchsorted(ends, part.skip)
     count = np.searchsorted(ends, part.skip + part.length) - low
@@ -197,19 +205,19 @@ def _instances(forest: Forest, part: Segments) -> _Part:
         part,
         stream.tokens[source],
         positions,
-        exits,
+        subtree_ends,
         still_open,
         ends[path] + np.repeat(part.packed - part.skip, count),
         path + np.repeat(host * suffixes.paths, count),
     )
 
 
-def _clip(exits: Int32, part: Segments, dense: Int64, which: Int64) -> Int64:
-    """End the exits of some segments at their piece; the packed indices of those cut."""
+def _clip(subtree_ends: Int32, part: Segments, dense: Int64, which: Int64) -> Int64:
+    """End the subtree_ends of some segments at their piece; the packed indices of those cut."""
     at = ranges(dense[which], part.length[which])
     stop = np.repeat(part.stop[which], part.length[which])
-    beyond = exits[at] > stop
-    exits[at[beyond]] = stop[beyond]
+    beyond = subtree_ends[at] > stop
+    subtree_ends[at[beyond]] = stop[beyond]
     shift = np.repeat(part.packed[which] - dense[which], part.length[which])
     return (at + shift)[beyond]
 
@@ -231,8 +239,8 @@ def _chosen_instances(forest: Forest, part: Segments) -> _Part:
     shared = chosen.shared[pair].astype(np.int64)
     shared[offsets_of(count)[:-1]] = 0  # nothing before a segment belongs to its tree
     dense = offsets_of(part.length)[:-1]
-    exits = run_exits(shared, depth, length)
-    exits += np.repeat(part.packed - dense, part.length)
+    subtree_ends = run_exits(shared, depth, length)
+    subtree_ends += np.repeat(part.packed - dense, part.length)
     base = trie.depth[part.node] + trie.end[part.node] - trie.start[part.node]
     positions = ranges(depth + np.repeat(base, count), length).astype(np.int32)
     source = suffixes.column.offsets[suffixes.rows[chosen.path[pair]]] + depth
@@ -242,8 +250,10 @@ def _chosen_instances(forest: Forest, part: Segments) -> _Part:
         part,
         suffixes.column.flat[ranges(source, length)],
         positions,
-        exits.astype(np.int32),
-        _open_tokens(part, dense, cut_short, positions, exits, base + _open_depth(chosen, end)),
+        subtree_ends.astype(np.int32),
+        _open_tokens(
+            part, dense, cut_short, positions, subtree_ends, base + _open_depth(chosen, end)
+        ),
         (right + np.repeat(part.packed - begin, count))[finished] - 1,
         pair[finished],
     )
@@ -256,7 +266,7 @@ def _open_depth(chosen: Chosen, place: Int64) -> Int64:
 
 
 def _open_tokens(
-    part: Segments, dense: Int64, which: Int64, positions: Int32, exits: Int64, limit: Int64
+    part: Segments, dense: Int64, which: Int64, positions: Int32, subtree_ends: Int64, limit: Int64
 ) -> Int64:
     """Packed indices of tokens above the token that follows each of some segments.
 
@@ -264,7 +274,7 @@ def _open_tokens(
     """
     length = part.length[which]
     at = ranges(dense[which], length)
-    last = exits[at] == np.repeat((part.packed + part.length)[which], length)
+    last = subtree_ends[at] == np.repeat((part.packed + part.length)[which], length)
     going = last & (positions[at] < np.repeat(limit[which], length))
     shift = np.repeat((part.packed - dense)[which], length)
     open_tokens: Int64 = (at + shift)[going]

@@ -156,13 +156,13 @@ def trie_from_paths(
     parent[heads], depth[heads] = fork_of[path[heads]], shared[path[heads]]
     path_node = np.searchsorted(names, ends)
     path_begin = np.searchsorted(path, np.arange(len(rows) + 1))
-    exits = path_begin[minima.first_below(path + 1, end_depth)]
+    subtree_ends = path_begin[minima.first_below(path + 1, end_depth)]
     origin = column.offsets[rows][path]
     start, end = origin + depth, origin + end_depth
     prompts = np.bincount(path_node[row_path], minlength=len(names)).astype(np.int64)
     return Trie(
         column, row_path, rows, shared, lengths, path_node,
-        parent, start, end, depth, exits, prompts, given_up,
+        parent, start, end, depth, subtree_ends, prompts, given_up,
     )  # fmt: skip
 
 
@@ -234,7 +234,7 @@ def run_exits(shared: Int64, depth: Int64, lengths: Int64) -> Int64:
         (lengths.sum(),) int64, an index into these tokens for each.
     """
     begin = offsets_of(lengths)
-    exits = np.repeat(begin[1:], lengths)
+    subtree_ends = np.repeat(begin[1:], lengths)
     # A token stays open past its own path only above the next path's fork: few do.
     reach = np.zeros(len(shared), dtype=np.int64)
     reach[:-1] = np.minimum(shared[1:] - depth[:-1], lengths[:-1])
@@ -243,10 +243,10 @@ def run_exits(shared: Int64, depth: Int64, lengths: Int64) -> Int64:
         count = reach[open_paths]
         path = np.repeat(open_paths, count)
         level = ranges(depth[open_paths], count)
-        exits[ranges(begin[open_paths], count)] = begin[
+        subtree_ends[ranges(begin[open_paths], count)] = begin[
             Minima(shared).first_below(path + 2, level + 1)
         ]
-    return exits
+    return subtree_ends
 
 
 def _sorted(tokens: Tokens) -> Int64:

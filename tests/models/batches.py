@@ -1,4 +1,4 @@
-"""Chunks for tests, written out by hand rather than by the packer under test."""
+"""Batches for tests, written out by hand rather than by the packer under test."""
 
 from __future__ import annotations
 
@@ -7,35 +7,33 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from covey.kernels.base import Chunk, KvLayer
+from covey.kernels.base import ForwardBatch, KvLayer
 from covey.models.spec import ModelSpec
 from covey.prompts.forest import ask_all, build_trie, pack
 from covey.prompts.tokens import Tokens
 
 NO_RANGES = np.empty((0, 2), dtype=np.int64)
-NO_ROWS = np.empty(0, dtype=np.int64)
 
 
-def prompts_chunk(prompts: list[list[int]]) -> Chunk:
+def prompts_batch(prompts: list[list[int]]) -> ForwardBatch:
     """Whole prompts side by side, nothing shared; each is read at its end."""
     lengths = np.array([len(p) for p in prompts])
     ends = np.cumsum(lengths)
-    return Chunk(
+    return ForwardBatch(
         tokens=np.concatenate([np.array(p, dtype=np.int32) for p in prompts]),
-        depths=np.concatenate([np.arange(n, dtype=np.int32) for n in lengths]),
-        exits=np.repeat(ends, lengths).astype(np.int32),
-        answers=ends - 1,
-        past_rows=NO_RANGES,
-        past_slots=NO_RANGES,
-        kept_rows=NO_ROWS,
-        kept_slots=NO_ROWS,
+        positions=np.concatenate([np.arange(n, dtype=np.int32) for n in lengths]),
+        subtree_ends=np.repeat(ends, lengths).astype(np.int32),
+        logits_indices=ends - 1,
+        prefix_rows=NO_RANGES,
+        prefix_slots=NO_RANGES,
+        slot_mapping=np.full(ends[-1], -1, dtype=np.int32),
     )
 
 
-def tree_chunks(
+def tree_batches(
     prompts: list[list[int]], size: int
-) -> Iterator[tuple[Chunk, list[tuple[int, int]]]]:
-    """Chunks of `size` prompts as a tree, and (prompt, answer) for each of them."""
+) -> Iterator[tuple[ForwardBatch, list[tuple[int, int]]]]:
+    """Batches of `size` prompts as a tree, and (prompt, answer) for each of them."""
     for start in range(0, len(prompts), size):
         some = prompts[start : start + size]
         offsets = np.cumsum([0, *map(len, some)], dtype=np.int64)
@@ -43,23 +41,22 @@ def tree_chunks(
         stem = build_trie(Tokens(np.empty(0, dtype=np.int32), np.zeros(2, dtype=np.int64)))
         forest = ask_all(stem, tree)
         packed = pack(forest, np.array([0]), np.array([forest.size]))
-        chunk = Chunk(
+        batch = ForwardBatch(
             tokens=packed.tokens,
-            depths=packed.positions,
-            exits=packed.exits,
-            answers=packed.answers,
-            past_rows=NO_RANGES,
-            past_slots=NO_RANGES,
-            kept_rows=NO_ROWS,
-            kept_slots=NO_ROWS,
+            positions=packed.positions,
+            subtree_ends=packed.subtree_ends,
+            logits_indices=packed.logits_indices,
+            prefix_rows=NO_RANGES,
+            prefix_slots=NO_RANGES,
+            slot_mapping=np.full(len(packed.tokens), -1, dtype=np.int32),
         )
         rows = np.arange(len(some))
         prompt = forest.prompt_of(np.zeros_like(rows), rows)
         place = np.searchsorted(packed.prompts, prompt)
-        yield chunk, list(zip((start + rows).tolist(), place.tolist(), strict=True))
+        yield batch, list(zip((start + rows).tolist(), place.tolist(), strict=True))
 
 
-def make_arena(spec: ModelSpec, slots: int) -> list[KvLayer]:
+def make_kv_cache(spec: ModelSpec, slots: int) -> list[KvLayer]:
     """A layer's keys and values each; NaN shows any slot read before it was written."""
     shape = (slots, spec.kv_heads, spec.d_head)
     return [
