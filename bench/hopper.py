@@ -29,7 +29,7 @@ from covey.engine.base import Counters, PromptBatch
 from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel, planned_costs
 from covey.engine.runtime import ChunkRunner, Launched
-from covey.hardware.facts import gpu_facts
+from covey.hardware.devices import gpu_facts
 from covey.kernels.base import ForwardBatch
 from covey.models.files import ModelFiles
 from covey.optimizer.cost import Work, expected_seconds, speed_of_light

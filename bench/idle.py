@@ -27,7 +27,7 @@ from covey.engine.limits import gpu_limits
 from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel, planned_costs
 from covey.engine.outlook import Outlook
-from covey.hardware.facts import gpu_facts
+from covey.hardware.devices import gpu_facts
 from covey.kernels.base import ForwardBatch
 from covey.prompts.fast_tokens import checked_encoder
 from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import covey
-from covey.hardware import scratch
+from covey.hardware import paths
 from covey.testing import PlantedModel
 
 HOLD = """
@@ -98,10 +98,10 @@ def test_a_folder_of_another_user_is_left_alone(
     killed.kill()
     killed.communicate()
     owner = os.getuid()
-    monkeypatch.setattr(scratch.os, "getuid", lambda: owner + 1)
-    scratch.clear_scratch()
+    monkeypatch.setattr(paths.os, "getuid", lambda: owner + 1)
+    paths.clear_scratch()
     assert len(list(folder.iterdir())) == 1
     monkeypatch.undo()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    scratch.clear_scratch()
+    paths.clear_scratch()
     assert not list(folder.iterdir())

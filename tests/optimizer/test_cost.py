@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.hardware.facts import GPUS, Device, gpu_facts
+from covey.hardware.devices import GPUS, Device, gpu_facts
 from covey.hardware.rates import Rates
 from covey.models.costs import ModelCosts, costs_of
 from covey.models.registry import find_known

@@ -16,8 +16,8 @@ from covey.engine.outlook import ByteMeasure
 from covey.engine.timing import PROMPT, Timing, fit, make_batch
 from covey.execution.dry_run import SAMPLE_PAIRS, sample_sizes
 from covey.execution.lengths import LengthBook
-from covey.hardware.cache import cache_folder
-from covey.hardware.facts import cpu_facts
+from covey.hardware.devices import cpu_facts
+from covey.hardware.paths import cache_folder
 from covey.hardware.rates import Rates, read_rates, write_rates
 from covey.plan.figures import money, seconds, size, span
 from covey.plan.forecast import Range

@@ -10,7 +10,7 @@ import covey
 from covey.engine.limits import gpu_limits
 from covey.engine.local import planned_costs
 from covey.engine.outlook import ByteMeasure, Outlook
-from covey.hardware.facts import gpu_facts
+from covey.hardware.devices import gpu_facts
 from covey.hardware.rates import Rates
 from covey.models.registry import find_known
 from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS

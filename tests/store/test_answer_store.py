@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from platformdirs.macos import MacOS
+from platformdirs.unix import Unix
 
 import covey
 from covey.execution.store import session
@@ -19,7 +21,7 @@ from covey.execution.store import store as store_module
 from covey.execution.store.keys import prompt_keys, question_digest
 from covey.execution.store.location import CacheOptions
 from covey.execution.store.store import AnswerStore, NewAnswers, StoredQuestion
-from covey.hardware.cache import cache_folder, write_whole
+from covey.hardware.paths import cache_folder, write_whole
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Label, Question, QuestionKind
 from covey.testing import PlantedModel
@@ -136,21 +138,22 @@ def test_the_store_lies_where_it_is_told_and_is_private(tmp_path, monkeypatch):
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
     monkeypatch.delenv("COVEY_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("platformdirs.PlatformDirs", Unix)
     assert cache_folder() == tmp_path / "xdg" / "covey"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert cache_folder() == Path.home() / ".cache" / "covey"
-    monkeypatch.setattr("sys.platform", "darwin")
+    monkeypatch.setattr("platformdirs.PlatformDirs", MacOS)
     assert cache_folder() == Path.home() / "Library" / "Caches" / "covey"
 
 
 def test_a_user_without_a_home_is_told_what_to_set(monkeypatch):
-    def none():
-        raise RuntimeError("Could not determine home directory.")
+    def unknown(user):
+        raise KeyError(user)
 
     monkeypatch.delenv("COVEY_CACHE")
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", none)
+    for variable in ("XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
     with pytest.raises(covey.InputError, match="COVEY_CACHE"):
         covey.connect(model())
 

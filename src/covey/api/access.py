@@ -13,7 +13,7 @@ import duckdb
 
 from covey.errors import InputError, RunError, first_line
 from covey.hardware import forks
-from covey.hardware.scratch import Scratch, clear_scratch
+from covey.hardware.paths import Scratch, clear_scratch
 from covey.sql.text import quote_text
 
 # Of the memory of the machine, as DuckDB finds it: the model and its documents need the

@@ -18,7 +18,7 @@ from sqlglot import TokenType
 
 from covey.api.access import Access
 from covey.errors import InputError, QueryError
-from covey.hardware.descriptors import descriptor
+from covey.hardware.paths import descriptor
 from covey.sql.derived import Derived, Piece
 from covey.sql.files import FileName, file_names
 from covey.sql.text import quote_text, read_tokens

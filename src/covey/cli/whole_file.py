@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from covey.errors import InputError, RunError
-from covey.hardware.descriptors import descriptor
+from covey.hardware.paths import descriptor
 
 # Bytes of a file's name that are part of that of its partial file: names may have 255.
 _LONGEST = 200

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from covey.cli.table import Layout
 from covey.errors import RunError, first_line
-from covey.hardware.scratch import temporary_folder
+from covey.hardware.paths import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

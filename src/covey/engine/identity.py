@@ -14,7 +14,7 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-from covey.hardware.cache import cache_folder, write_whole
+from covey.hardware.paths import cache_folder, write_whole
 
 # A change shortly after another may leave the times as they are: file systems count in ticks,
 # some of them two seconds long.

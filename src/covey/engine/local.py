@@ -14,8 +14,7 @@ from covey.engine.base import Engine, ModelSource
 from covey.engine.identity import marks, recall, remember
 from covey.engine.limits import Limits, cpu_limits, gpu_limits
 from covey.engine.outlook import ByteMeasure, Measure, Outlook, TokenMeasure
-from covey.hardware.devices import has_cuda, present_device
-from covey.hardware.facts import Device
+from covey.hardware.devices import Device, has_cuda, present_device
 from covey.hardware.rates import read_rates, write_rates
 from covey.kernels.fast import EXACT, Fast, read_fast
 from covey.models.costs import ModelCosts, costs_of

@@ -15,7 +15,7 @@ from covey.engine.questions import (
     QuestionEncoder,
     content_free_question,
 )
-from covey.hardware.facts import Device
+from covey.hardware.devices import Device
 from covey.hardware.rates import Rates
 from covey.models.costs import ModelCosts
 from covey.prompts.layout import Layout, Role

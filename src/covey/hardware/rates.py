@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from covey.hardware.cache import cache_folder, write_whole
+from covey.hardware.paths import cache_folder, write_whole
 
 # Of the way of measuring: rates that were measured in another are measured again.
 _METHOD = 2

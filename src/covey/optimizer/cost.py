@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from covey.hardware.facts import Device
+from covey.hardware.devices import Device
 from covey.hardware.rates import Rates
 from covey.models.costs import ModelCosts
 

@@ -21,7 +21,7 @@ import duckdb
 from covey.errors import CoveyError, RunError, first_line
 from covey.execution.store.keys import SALT_WORDS
 from covey.hardware.forks import unforked
-from covey.hardware.scratch import is_utf_8
+from covey.hardware.paths import is_utf_8
 from covey.sql.text import quote_text
 
 # Another process needs milliseconds; one that shrinks a large file, some seconds.

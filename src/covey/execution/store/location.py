@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 
 from covey.errors import InputError
-from covey.hardware.cache import cache_folder
+from covey.hardware.paths import cache_folder
 
 DEFAULT_MAX_BYTES = 4 << 30
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.errors import ModelError
-from covey.hardware.cache import cache_folder, write_whole
+from covey.hardware.paths import cache_folder, write_whole
 
 _ARCHITECTURE = "sm_90a"
 

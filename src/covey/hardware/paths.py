@@ -1,4 +1,4 @@
-"""Folders for what is needed while a process runs, and cleared away if it was killed."""
+"""Where files lie: the user's cache, folders of this process, and files it has open already."""
 
 from __future__ import annotations
 
@@ -7,14 +7,61 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from covey.errors import InputError
+
+FOLDER_VARIABLE = "COVEY_CACHE"
 
 _PREFIX = "covey-scratch-"
 _LOCK = "lock"
 # A folder younger than this may not have its lock yet.
 _SECONDS_TO_LOCK = 60.0
+
+_DESCRIPTORS = "/dev/fd"
+_MOST_LINKS = 40
+
+
+def cache_folder() -> Path:
+    """The folder that `COVEY_CACHE` names, else `covey` among the user's caches.
+
+    Answers, measured rates and compiled kernels lie there: all of it may be lost.
+
+    Raises:
+        InputError: the user has no home folder.
+    """
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    if chosen:
+        return Path(chosen).absolute()
+    # `import covey` must stay light.
+    from platformdirs import user_cache_path
+
+    try:
+        return user_cache_path("covey", appauthor=False)
+    except RuntimeError:
+        raise InputError(
+            f"There is no home folder for what Covey keeps. Set HOME, or {FOLDER_VARIABLE} to a "
+            "folder."
+        ) from None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file of the cache, so that no other process reads half of it.
+
+    Where its folder cannot be written the content is lost: whoever reads the file takes a
+    missing one for one that was never kept.
+    """
+    part = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.part")
+    with suppress(OSError):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(content)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 class Scratch:
@@ -91,3 +138,20 @@ def _is_old_and_ours(entry: os.DirEntry[str]) -> bool:
         old = found.st_mtime < time.time() - _SECONDS_TO_LOCK
         return ours and old and stat.S_ISDIR(found.st_mode)
     return False
+
+
+def descriptor(path: str | os.PathLike[str]) -> int | None:
+    """The number of the open file that a path stands for; None of any other path.
+
+    `/dev/stdin`, `/dev/fd/3`, `/proc/self/fd/3` and links to them. To open one by its path is
+    not what it was opened as: a file is truncated, or read from its start, and a socket refused.
+    """
+    place, folder = Path(path).absolute(), os.path.realpath(_DESCRIPTORS)
+    for _ in range(_MOST_LINKS):
+        if place.name.isdigit() and os.path.realpath(place.parent) == folder:
+            return int(place.name)
+        try:
+            place = place.parent / place.readlink()
+        except (OSError, ValueError):
+            return None
+    return None
