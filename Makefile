@@ -8,6 +8,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# On every core, up to eight. To see one test at work: .venv/bin/python -m pytest tests/x.py -k y
+PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
 RUNTIME := $(VENV)/.runtime-installed
 DEVELOPMENT := $(VENV)/.development-installed
 
@@ -17,20 +19,20 @@ demo: $(RUNTIME)
 	$(BIN)/covey demo
 
 test: lint
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The nightly form of the differential tests, those of faults and of hostile models: more
-# examples, a new seed each day. Both are printed with a failure, and COVEY_FUZZ_SEED repeats it.
+# The tests that can try more (tests/effort.py) do, from a seed that is new each day. It is printed
+# with a failure, and shows it again: make fuzz COVEY_FUZZ_SEED=20261201
+fuzz: export COVEY_FUZZ_EXAMPLES ?= 40000
+fuzz: export COVEY_FUZZ_KILLS ?= 50
+fuzz: export COVEY_FUZZ_SEED ?= $(shell date +%Y%m%d)
 fuzz: $(DEVELOPMENT)
-	COVEY_FUZZ_EXAMPLES=$${COVEY_FUZZ_EXAMPLES:-40000} COVEY_FUZZ_KILLS=50 \
-	  COVEY_FUZZ_SEED=$${COVEY_FUZZ_SEED:-$$(date +%Y%m%d)} \
-	  $(BIN)/python -m pytest tests/differential tests/faults tests/store tests/fuzz_models \
-	    tests/execution/test_left_behind.py tests/api/test_reach.py
+	$(PYTEST) -m fuzz --hypothesis-seed=$(COVEY_FUZZ_SEED)
 
 format: $(DEVELOPMENT)
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""Hypothesis for all tests: the same examples every time, and no clock on a shared machine."""
+"""What holds for all tests: how much is tried, one thread each, a cache folder of their own."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
-settings.register_profile("covey", derandomize=True, deadline=None)
+from effort import EXAMPLES, KILLS, SEED, THOROUGH, scaled
+
+# The same examples every time, but in `make fuzz`, and no clock on a shared machine.
+settings.register_profile(
+    "covey", derandomize=not THOROUGH, max_examples=scaled(100), deadline=None
+)
 settings.load_profile("covey")
+
+# Workers of pytest-xdist share the cores, and two threads that wait for each other are slower.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Triton decides between its compiler and its interpreter when it is first imported, which
 # other packages may do before a test of ours does.
@@ -21,6 +29,21 @@ os.environ["TRITON_INTERPRET"] = "1"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--update-golden` rewrites golden files instead of comparing with them."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Properties are among what `make fuzz` tries more of."""
+    for item in items:
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("fuzz")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """With failures of `make fuzz`, how to see them again."""
+    if THOROUGH and terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(
+            f"COVEY_FUZZ_SEED={SEED} COVEY_FUZZ_EXAMPLES={EXAMPLES} COVEY_FUZZ_KILLS={KILLS}"
+        )
 
 
 @pytest.fixture(scope="session")

@@ -10,13 +10,14 @@ from zlib import crc32
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import covey
 from covey.api.builder import Builder
 from covey.errors import InputError, QueryError
 from covey.testing import PlantedModel
+from effort import examples
 
 
 def answer(question: str, documents: tuple[str, ...]) -> float:
@@ -204,7 +205,7 @@ def connections() -> Iterator[dict[str | None, covey.Connection]]:
         connection.close()
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     table=NAMES,
     column=NAMES,

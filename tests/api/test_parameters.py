@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlglot import TokenType
 
@@ -24,6 +24,7 @@ import covey
 from covey.api.parameters import sql_literal
 from covey.sql.text import read_tokens
 from covey.testing import PlantedModel
+from effort import examples
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_places_are_those_of_duckdb(plain: covey.Connection, text: str, params: 
 SIGNS = "$1 $2 $a $b $$ $a$ ? ?1 ?2 , + ( ) [ ] :: : ' \" é @ < -- /* */ \n 1 a INT E'\\".split(" ")
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(st.sampled_from(SIGNS), max_size=12), st.booleans())
 def test_any_text_with_places_is_as_duckdb_has_it(
     plain: covey.Connection, signs: list[str], named: bool
@@ -124,7 +125,7 @@ def test_any_text_with_places_is_as_duckdb_has_it(
         assert rows_or_none(lambda: plain.run(text, params)) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.sampled_from([*SIGNS, ";", "{", "}", "-", "\x01", "😀", "?::"]), max_size=9))
 @example(["-", "$", ";{:", "$", "}"])
 def test_tokens_stand_where_they_were_written(signs: list[str]) -> None:
@@ -162,7 +163,7 @@ VALUES = (
 )  # fmt: skip
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(VALUES, max_size=4))
 def test_a_value_comes_back_as_it_went_in(plain: covey.Connection, values: list[Any]) -> None:
     text = "SELECT 0 AS zero" + ", ?" * len(values)
@@ -218,7 +219,7 @@ SCALARS = (
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(SCALARS, max_size=4)
     | st.lists(st.lists(st.integers(0, 9) | st.text("ab", max_size=1), min_size=1), max_size=3)

@@ -16,9 +16,7 @@ import covey
 from covey.api import reach
 from covey.api.reach import FUNCTIONS, SETTINGS, STATEMENTS, Reach
 from covey.testing import PlantedModel
-
-EXAMPLES = int(os.environ.get("COVEY_FUZZ_EXAMPLES", "2000"))
-SEED = int(os.environ.get("COVEY_FUZZ_SEED", "0"))
+from effort import EXAMPLES, SEED
 
 
 def model() -> PlantedModel:
@@ -220,6 +218,7 @@ def test_what_covey_relies_on_is_not_set(name: str, form: str) -> None:
     assert text
 
 
+@pytest.mark.fuzz
 def test_random_statements_see_and_change_nothing_outside(tmp_path: Path) -> None:
     inside, outside, home = (tmp_path / name for name in ("inside", "outside", "home"))
     hidden = [secrets.token_hex(8) for _ in range(3)]

@@ -1,13 +1,11 @@
 """Runs one random query through Covey and through the oracle.
 
-`COVEY_FUZZ_EXAMPLES` is the number of examples of all operators together (2,000 unless
-set; a nightly run raises it), `COVEY_FUZZ_SEED` the seed (0 unless set). A failure
-prints both texts, the tables as statements, and the two variables to see it again.
+A failure prints both texts, the tables as statements, and the variables of `effort` to see it
+again.
 """
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections import Counter
 from collections.abc import Callable
@@ -26,9 +24,7 @@ from differential.compare import difference
 from differential.oracle import Asked, Oracle, Recorder, classification, judgement
 from differential.tables import as_values
 from differential.tree import Call, Sql
-
-EXAMPLES = int(os.environ.get("COVEY_FUZZ_EXAMPLES", "2000"))
-SEED = int(os.environ.get("COVEY_FUZZ_SEED", "0"))
+from effort import EXAMPLES, SEED, USUAL, scaled
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +58,7 @@ def fuzz(share: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
     def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
         chosen = settings(
-            max_examples=max(1, round(EXAMPLES * share)),
-            deadline=None,
+            max_examples=scaled(USUAL * share),
             database=None,
             report_multiple_bugs=False,
             phases=[Phase.generate, Phase.shrink],

@@ -3,7 +3,7 @@
 In the statements of queries.sql and changes.sql <B> is a condition on the rows of t, <S> a
 number, <L> a text, <U> a number of the rows of u, <P> a condition on pairs, <C> a number that is
 the same for all rows. Each is written in several ways (`WAYS`); a statement is run with one of
-them, with all where `COVEY_FUZZ_EXAMPLES` asks for more than usual.
+them, with all in `make fuzz`.
 """
 
 from __future__ import annotations

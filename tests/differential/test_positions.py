@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from differential.harness import EXAMPLES
 from differential.positions import CHANGES, QUERIES, ways
 from differential.statements import Statements
+from effort import THOROUGH
 
-MORE_THAN_USUAL = 2000
-NUMBERS = range(5) if EXAMPLES > MORE_THAN_USUAL else (None,)
+NUMBERS = range(5) if THOROUGH else (None,)
+pytestmark = pytest.mark.fuzz
 
 
 def statements_of(text: str) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from engine.plans import Plan, Run, brute_minimum, flows, plans
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(plan=plans() | flows())
 def test_every_prompt_is_answered_once_whatever_the_arena_and_the_chunks(plan: Plan) -> None:
     run = Run(plan)
@@ -19,7 +20,7 @@ def test_every_prompt_is_answered_once_whatever_the_arena_and_the_chunks(plan: P
     run.check_empty()
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(plan=plans(large_arena=True, exact=True))
 def test_with_room_for_all_nothing_is_computed_twice(plan: Plan) -> None:
     run = Run(plan)
@@ -34,7 +35,7 @@ def test_with_room_for_all_nothing_is_computed_twice(plan: Plan) -> None:
     assert counters.evictions == 0
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(plan=plans(), fail_at=st.integers(0, 6))
 def test_a_kernel_that_fails_leaves_no_slot(plan: Plan, fail_at: int) -> None:
     run = Run(plan, fail_at)
@@ -49,7 +50,7 @@ def test_a_kernel_that_fails_leaves_no_slot(plan: Plan, fail_at: int) -> None:
     run.check_empty()
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(plan=plans(), every=st.integers(1, 3), stop=st.none() | st.integers(0, 6))
 def test_dropped_iterators_lose_nothing_and_a_cancel_frees_all(
     plan: Plan, every: int, stop: int | None
@@ -66,7 +67,7 @@ def test_dropped_iterators_lose_nothing_and_a_cancel_frees_all(
     run.check_empty()
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(plan=plans(steps=False))
 def test_minimum_is_the_definition_in_any_arena(plan: Plan) -> None:
     run = Run(plan)

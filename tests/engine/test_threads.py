@@ -3,7 +3,6 @@ and an answer store whose writer runs beside them."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,13 @@ from covey.prompts.documents import DocumentStore
 from covey.prompts.question import QuestionKind
 from covey.testing import PlantedModel
 from crowd import THREADS, at_once
+from effort import scaled
 from engine.plans import SPEC, judge
 from engine.symbolic import LAYOUT, CharEncoder, SymbolicRunner
 
 LIMITS = Limits(context=200, budget=200, slots=400)
 # Of eight threads each, which makes a hundred runs of sessions and connections.
-ROUNDS = max(int(os.environ.get("COVEY_FUZZ_EXAMPLES", "2000")) // 250, 1)
+ROUNDS = scaled(8)
 
 
 @pytest.fixture(autouse=True)

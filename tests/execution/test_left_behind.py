@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,9 +12,10 @@ import pytest
 import covey
 from covey.execution import dry_run, pipeline, run
 from covey.testing import PlantedModel
+from effort import KILLS
 
 # Places of an interrupt in each action; a nightly run takes all of them.
-POINTS = 4 * int(os.environ.get("COVEY_FUZZ_KILLS", "3"))
+POINTS = 4 * KILLS
 BOTH = (
     "SELECT id FROM t WHERE AI.IF(PROMPT('one {0}', s)) AND AI.IF(PROMPT('two {0}', s)) "
     "AND id < 6 ORDER BY id"
@@ -106,6 +106,7 @@ def con(monkeypatch: pytest.MonkeyPatch) -> Iterator[covey.Connection]:
         yield connection
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("action", ACTIONS)
 def test_an_interrupt_at_any_call_of_duckdb_leaves_nothing(
     con: covey.Connection, action: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +10,8 @@ from typing import Any
 
 import duckdb
 import pytest
+
+from effort import THOROUGH
 
 # What the system, DuckDB and the user may do at any step.
 FAULTS: tuple[Callable[[], BaseException], ...] = (
@@ -120,7 +121,7 @@ def _step(
 def chosen_faults(steps: int) -> Iterator[tuple[int, Callable[[], BaseException], bool]]:
     """Step, fault and whether it comes after it: all in `make fuzz`, else some."""
     everything = [(fault, after) for fault in FAULTS for after in (False, True)]
-    if "COVEY_FUZZ_EXAMPLES" in os.environ:
+    if THOROUGH:
         yield from ((step, *each) for step in range(steps) for each in everything)
         return
     for number, step in enumerate(range(0, steps, _STRIDE)):

@@ -87,6 +87,7 @@ def clean() -> tuple[list[Any], int]:
             return con.run(QUERY).fetchall(), len(asked.calls)
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("warm", [0, ROWS // 2], ids=["new", "warm"])
 def test_every_step_may_fail(
     warm: int, clean: tuple[list[Any], int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -16,6 +16,7 @@ from covey.cli import whole_file
 from covey.cli.output import Destination
 from covey.cli.writers import Format
 from covey.errors import RunError
+from effort import THOROUGH
 from faults.injector import Faulty, Steps
 
 ROWS = pa.table({"n": range(500), "s": [f"row {i}" for i in range(500)]})
@@ -44,6 +45,7 @@ def write(form: Format, path: Path, steps: Steps) -> None:
         Destination(form, path).write(ROWS.to_batches(max_chunksize=100))
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("form", Format)
 def test_every_write_may_fail(form: Format, tmp_path: Path) -> None:
     path = tmp_path / "result"
@@ -52,7 +54,7 @@ def test_every_write_may_fail(form: Format, tmp_path: Path) -> None:
     write(form, path, clean)
     whole = path.read_bytes()
     assert clean.names[-3:] == ["fsync", "copymode", "replace"] and clean.taken > 5
-    stride = 1 if "COVEY_FUZZ_EXAMPLES" in os.environ else max(1, clean.taken // 15)
+    stride = 1 if THOROUGH else max(1, clean.taken // 15)
     for step in {*range(0, clean.taken, stride), *range(clean.taken - 4, clean.taken)}:
         path.write_text("old")
         steps = Steps(step, FAULTS[step % len(FAULTS)])

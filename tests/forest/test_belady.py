@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cache
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from forest.belady import fresh_token_bound
 
 
@@ -45,7 +46,7 @@ def plans(draw: st.DrawFn) -> tuple[list[int], list[int], list[list[int]], int]:
     return parent, length, visits, draw(st.integers(0, 4))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(plans())
 def test_no_choice_computes_fewer_tokens(
     plan: tuple[list[int], list[int], list[list[int]], int],

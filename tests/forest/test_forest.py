@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.errors import InputError
@@ -21,6 +21,7 @@ from covey.prompts.forest import (
     floor_cut,
     pack,
 )
+from effort import examples
 from forest.brute import column, forest_minimum
 
 token = st.integers(0, 2)
@@ -127,7 +128,7 @@ def check_answers(case: Case, machine: Machine) -> None:
         assert machine.answers[number] == case.documents[d] + case.suffixes[s]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(cases(), st.integers(1, 12), st.data())
 def test_every_prompt_is_read_once_however_the_stream_is_cut(
     case: Case, budget: int, data: st.DataObject

@@ -1,7 +1,4 @@
-"""Thousands of damaged and hostile models: each is refused by a ModelError, or answers right.
-
-`COVEY_FUZZ_EXAMPLES` and `COVEY_FUZZ_SEED` are those of the differential tests.
-"""
+"""Thousands of damaged and hostile models: each is refused by a ModelError, or answers right."""
 
 from __future__ import annotations
 

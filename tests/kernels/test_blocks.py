@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.kernels.base import ForwardBatch
 from covey.kernels.blocks import Block, attention_blocks
+from effort import examples
 
 NO_ROWS = np.empty(0, dtype=np.int64)
 
@@ -67,7 +68,7 @@ def seen_by_block(block: Block, query: int) -> tuple[set[int], set[int]]:
     return set(keys.tolist()), {slot for span in block.prefix for slot in range(*span)}
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(batch=batches(), limit=st.integers(1, 12), data=st.data())
 def test_every_row_sees_exactly_its_ancestors_and_its_spans(
     batch: ForwardBatch, limit: int, data: st.DataObject

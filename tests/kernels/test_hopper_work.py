@@ -6,11 +6,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.kernels.base import ForwardBatch
 from covey.kernels.hopper.work import Limits, TreeWork, tree_work
+from effort import examples
 from kernels.forests import forest, random_forest, some_rows
 
 Keys = Counter[tuple[str, int]]
@@ -56,7 +57,7 @@ def check(batch: ForwardBatch, work: TreeWork, tile_rows: int) -> None:
         assert found == seen_by_definition(batch, row)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     seed=st.integers(0, 2**32),
     mean_run=st.sampled_from([0.5, 3.0, 12.0]),

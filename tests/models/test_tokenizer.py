@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
@@ -21,6 +21,7 @@ from covey.models.config import leading_token
 from covey.models.files import ModelFiles
 from covey.models.gguf import GgufFile
 from covey.models.tokenizer import TextEncoder, encoder_from_file, encoder_from_gguf
+from effort import examples
 from models.smollm2 import smollm2_path
 from models.tiny import make_tokenizer
 
@@ -97,7 +98,7 @@ def test_smollm2_tokenises_as_its_published_rules_say(smollm2: TextEncoder, text
     assert smollm2.decode(smollm2.ids(text)) == text
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     text=st.text(
         alphabet=st.one_of(

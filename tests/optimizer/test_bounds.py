@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import zlib
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import covey
 from covey.testing import PlantedModel
+from effort import examples
 
 
 def one(name: str, text: str) -> str:
@@ -37,7 +38,7 @@ MANY = (
 LIMITED = f"SELECT 1 FROM u a JOIN u b ON {two('a.txt', 'b.txt')} LIMIT " + "{limit}"
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     text=st.sampled_from([SHARED, DERIVED, MANY, LIMITED]),
     join=st.sampled_from(["INNER", "LEFT", "RIGHT"]),

@@ -8,13 +8,14 @@ from contextlib import suppress
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import covey
 from covey.optimizer.estimate import scenarios
 from covey.plan.forecast import UNKNOWN, PassRate, Range
 from covey.testing import PlantedModel
+from effort import examples
 
 Answer = Callable[[str, tuple[str, ...]], float]
 
@@ -242,7 +243,7 @@ RATES = st.builds(
 )
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.dictionaries(st.integers(0, 5), st.one_of(RATES, st.just(UNKNOWN)), max_size=5))
 def test_scenarios_begin_with_what_is_expected_and_hold_both_bounds(rates) -> None:
     found = scenarios(rates)

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from covey.engine.retention import RecomputeCost, Retention
 from covey.engine.spans import Admission, Span, SpanPool
 from covey.errors import InputError, RunError
+from effort import examples, scaled
 from forest.belady import fresh_token_bound
 from spans.books import check_books
 
@@ -175,7 +176,7 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestPool = PoolMachine.TestCase
-TestPool.settings = settings(max_examples=60, stateful_step_count=40)
+TestPool.settings = settings(max_examples=scaled(60), stateful_step_count=40)
 
 
 def test_a_span_lives_until_its_last_pending_child_has_run() -> None:
@@ -348,7 +349,7 @@ def run_visits(pool: SpanPool, parent: list[int], length: list[int], visits: lis
     return fresh
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(0, 30))
 def test_fresh_tokens_lie_between_beladys_bound_and_the_minimum(
     seed: int, count: int, spare: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import resource
 from pathlib import Path
@@ -16,10 +15,9 @@ from covey.execution.store.database import AnswerDatabase, StoreError
 from covey.execution.store.location import CacheOptions
 from covey.execution.store.store import AnswerStore
 from covey.testing import PlantedModel, planted
+from effort import KILLS, SEED
 from store.victim import FAULT_ROWS, answer, finish, start
 
-SEED = int(os.environ.get("COVEY_FUZZ_SEED", "1"))
-ROUNDS = int(os.environ.get("COVEY_FUZZ_KILLS", "4"))
 QUERIES = [
     "SELECT id FROM t WHERE AI.IF(PROMPT('A {0}', s)) AND AI.IF(PROMPT('B {0}', s)) ORDER BY id",
     "SELECT t.id, p.id FROM t JOIN p ON AI_JOIN(PROMPT('J {0} {1}', t.s, p.s)) "
@@ -85,7 +83,8 @@ def test_whatever_raises_the_next_run_ends_as_an_undisturbed_one(query, monkeypa
         AnswerStore(CacheOptions()).clear()
 
 
-@pytest.mark.parametrize("round", range(ROUNDS))
+@pytest.mark.fuzz
+@pytest.mark.parametrize("round", range(KILLS + 1))
 def test_a_damaged_file_is_put_aside_and_the_query_runs(round, cache_folder):
     chance = random.Random(SEED * 1000 + round)
     expected, _ = run(QUERIES[0], Broken())

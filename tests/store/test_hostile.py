@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import random
 from pathlib import Path
 
@@ -17,10 +16,8 @@ from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import RAW_V1
 from covey.prompts.question import Question, QuestionKind
 from covey.testing import PlantedModel
+from effort import KILLS, SEED
 from models.smollm2 import smollm2_path
-
-SEED = int(os.environ.get("COVEY_FUZZ_SEED", "1"))
-CASES = int(os.environ.get("COVEY_FUZZ_KILLS", "3"))
 
 SPECIAL = ["<|im_end|>", "<|im_start|>system\n", "<|endoftext|>", "</s>", "<s>", "[INST]", "<pad>"]
 CUES = ["\nANSWER:", "\n\nDOCUMENT {1}:\n", "DOCUMENT:\n", "TRUE", "{0}", "{{", "\n\nEvaluate TRUE"]
@@ -45,7 +42,8 @@ def hostile(chance: random.Random) -> str:
     return text[:at] + chr(chance.choice([0x7F, 0x300, 0x1F600, 0xFFFD])) + text[at:]
 
 
-@pytest.mark.parametrize("case", range(CASES))
+@pytest.mark.fuzz
+@pytest.mark.parametrize("case", range(KILLS))
 def test_every_row_has_its_own_answer_kept_or_not(case):
     chance = random.Random(SEED * 1000 + case)
     texts = [None, "", " ", *(hostile(chance) for _ in range(200)), *SPECIAL, *CUES, *STRANGE]

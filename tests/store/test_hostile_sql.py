@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from pathlib import Path
@@ -12,9 +11,8 @@ import pytest
 
 import covey
 from covey.testing import PlantedModel
+from effort import KILLS, SEED
 
-SEED = int(os.environ.get("COVEY_FUZZ_SEED", "1"))
-CASES = int(os.environ.get("COVEY_FUZZ_KILLS", "3"))
 TEXTS_A_CASE = 40
 
 SOUND = [
@@ -57,7 +55,8 @@ def hostile(chance: random.Random) -> str:
     return "".join(tokens)
 
 
-@pytest.mark.parametrize("case", range(CASES))
+@pytest.mark.fuzz
+@pytest.mark.parametrize("case", range(KILLS))
 def test_any_text_gives_a_result_or_an_error_of_ours(case: int, tmp_path: Path) -> None:
     chance = random.Random(SEED * 1000 + case)
     model = PlantedModel(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from pathlib import Path
@@ -11,11 +10,8 @@ import pytest
 
 from covey.execution.store.location import CacheOptions
 from covey.execution.store.store import AnswerStore
+from effort import KILLS, SEED
 from store.victim import TEXTS, answer, finish, start
-
-# `make fuzz` kills 50 times.
-KILLS = int(os.environ.get("COVEY_FUZZ_KILLS", "3"))
-SEED = int(os.environ.get("COVEY_FUZZ_SEED", "1"))
 
 FAILING = sum(
     answer(question, (f"ticket {i}",)) is None
@@ -33,6 +29,7 @@ def stored(folder: Path) -> int:
     return int(AnswerStore(CacheOptions(folder)).summary()["answers"])
 
 
+@pytest.mark.fuzz
 def test_kills_at_random_moments_lose_nothing_that_was_committed(undisturbed, tmp_path):
     chance = random.Random(SEED)
     before, kills, longest = 0, 0, 0.6
