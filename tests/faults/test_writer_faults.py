@@ -12,7 +12,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pytest
 
-from covey.cli import whole_file
+from covey.cli import atomic_file
 from covey.cli.output import Destination
 from covey.cli.writers import Format
 from covey.errors import RunError
@@ -29,14 +29,14 @@ FAULTS: tuple[Callable[[], BaseException], ...] = (
 
 def write(form: Format, path: Path, steps: Steps) -> None:
     """Write a result whose file, and what is done with it at the end, fails at a step."""
-    opened = whole_file._open_partial
+    opened = atomic_file._open_partial
 
     def faulty(target: Path) -> tuple[BinaryIO, Path]:
         file, partial = opened(target)
         return Faulty(file, steps), partial  # type: ignore[return-value]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(whole_file, "_open_partial", faulty)
+        patch.setattr(atomic_file, "_open_partial", faulty)
         for owner, name in ((os, "fsync"), (shutil, "copymode"), (Path, "replace")):
             real = getattr(owner, name)
             patch.setattr(

@@ -12,7 +12,7 @@ import typer
 
 from covey.cli.checkout import in_checkout
 from covey.cli.demo import DEMO_MODEL, TICKETS
-from covey.cli.guard import in_good_order
+from covey.cli.guard import connected, in_good_order
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run a benchmark.")
 # Options belong to the script, also --help.
@@ -75,11 +75,9 @@ def quality(
     """Compare answers to the example tickets with hand labels, way by way."""
     path = movie_reviews or str(in_checkout(TICKETS, "covey bench quality"))
 
-    import covey
     from covey.cli.quality import measure, measure_snippets
 
-    connect = covey.connect
-    with in_good_order(), connect(model) as connection:
+    with connected(model) as connection:
         table = measure_snippets if movie_reviews else measure
         typer.echo(table(connection, path, rows))
 

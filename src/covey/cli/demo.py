@@ -9,8 +9,8 @@ import typer
 
 from covey.cli.agreement import figures
 from covey.cli.checkout import in_checkout
-from covey.cli.guard import in_good_order
-from covey.cli.output import as_text, terminal_width
+from covey.cli.guard import connected
+from covey.cli.output import Destination, Format
 from covey.cli.table import render
 
 if TYPE_CHECKING:
@@ -62,18 +62,13 @@ def demo(
 ) -> None:
     """Filter and group example tickets, then compare answers with hand labels."""
     path = in_checkout(TICKETS, "covey demo")
-
-    import covey
-
     progress = False if no_progress else None
     # The demo shows the model at work, every time.
-    connect = covey.connect
-    with in_good_order(), connect(model, progress=progress, cache=False) as connection:
+    with connected(model, progress=progress, cache=False) as connection:
         connection.register("tickets", path)
         typer.echo(f"{shown_query()}\n")
         run = connection.run(shown_query())
-        shown = run.arrow()
-        typer.echo(as_text(shown, shown.num_rows, terminal_width()))
+        Destination(Format.TABLE, None).write(run.batches())
         typer.echo(f"\n{run.report}\n")
         measured = connection.run(measuring_query()).arrow()
     typer.echo(comparison(measured))

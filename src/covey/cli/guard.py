@@ -13,9 +13,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 from covey.errors import CoveyError, InputError, QueryError
 from covey.execution.stop import forget_stops, last_stop, stoppable
+
+if TYPE_CHECKING:
+    import covey
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -46,6 +50,16 @@ def in_good_order() -> Iterator[None]:
     names = ("SIGINT", "SIGTERM", "SIGHUP")
     with stoppable(*(getattr(signal, name) for name in names if hasattr(signal, name))):
         yield
+
+
+@contextmanager
+def connected(model: str | None, **options: Any) -> Iterator[covey.Connection]:
+    """A connection, as `covey.connect` opens it, for a block that is stopped in good order."""
+    import covey
+
+    connect = covey.connect
+    with in_good_order(), connect(model, **options) as connection:
+        yield connection
 
 
 def ended(command: Callable[[], int]) -> int:

@@ -12,9 +12,8 @@ from typing import Annotated
 import typer
 from typer.core import TyperCommand
 
-from covey.cli.guard import in_good_order
-from covey.cli.output import destination
-from covey.cli.writers import Format
+from covey.cli.guard import connected
+from covey.cli.output import Format, destination
 from covey.errors import InputError
 
 
@@ -155,31 +154,20 @@ def query(
     """
     text = read_sql(sql)
     target = destination(format, output)
-    in_memory = database.startswith(":memory:")
-    if output is not None and not in_memory and _is_same(output, Path(database)):
+    if output and not database.startswith(":memory:") and _is_same(output, Path(database)):
         raise InputError(f"--output {output} is the database itself. Name another file.")
-    kept = _kept(cache, no_cache)
-
-    import covey
-    from covey.execution.progress import check_shown
-
-    shown = check_shown(progress and progress.value)
-    connect = covey.connect
-    with (
-        in_good_order(),
-        connect(
-            model,
-            fast=fast or (),
-            database=database,
-            read_only=read_only,
-            progress=False if no_progress else shown,
-            cache=kept,
-            max_calls=max_calls,
-            max_tokens=max_tokens,
-            max_seconds=max_seconds,
-            max_cost=max_cost,
-        ) as connection,
-    ):
+    with connected(
+        model,
+        fast=fast or (),
+        database=database,
+        read_only=read_only,
+        progress=False if no_progress else progress and progress.value,
+        cache=_kept(cache, no_cache),
+        max_calls=max_calls,
+        max_tokens=max_tokens,
+        max_seconds=max_seconds,
+        max_cost=max_cost,
+    ) as connection:
         run = connection.sql(text)
         with closing(run.batches()) as batches:
             target.write(batches)
@@ -203,22 +191,14 @@ def explain(
 ) -> None:
     """Print a query's plan and what it is expected to cost. Nothing is run but with --analyze."""
     text = read_sql(sql)
-    kept = _kept(cache, no_cache)
-
-    import covey
-
-    connect = covey.connect
-    with (
-        in_good_order(),
-        connect(
-            model,
-            fast=fast or (),
-            database=database,
-            read_only=read_only,
-            progress=False,
-            cache=kept,
-        ) as connection,
-    ):
+    with connected(
+        model,
+        fast=fast or (),
+        database=database,
+        read_only=read_only,
+        progress=False,
+        cache=_kept(cache, no_cache),
+    ) as connection:
         form = "json" if as_json else "text"
         typer.echo(connection.explain(text, form, analyze=analyze))
 

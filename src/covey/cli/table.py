@@ -28,7 +28,7 @@ def render(
         width: the terminal's width in cells, to which the widest columns are cut with
             an ellipsis; None cuts nothing.
     """
-    layout = Layout(names)
+    layout = TableLayout(names)
     layout.measure(rows)
     if width is not None:
         layout.shrink(width)
@@ -41,7 +41,7 @@ def render(
     return "\n".join(lines)
 
 
-class Layout:
+class TableLayout:
     """How wide the columns of a table are, and which of them hold numbers.
 
     Args:
@@ -51,16 +51,16 @@ class Layout:
     def __init__(self, names: Sequence[str]) -> None:
         self._headers = [cell_text(name) for name in names]
         self._widths = [cell_len(header) for header in self._headers]
-        self._known = [False] * len(names)
-        self._other = [False] * len(names)
+        # Whether a column holds numbers alone; None while it holds nothing but NULL.
+        self._numeric: list[bool | None] = [None] * len(names)
 
     def measure(self, rows: Sequence[Sequence[object]]) -> None:
         """Make room for some rows."""
         for row in rows:
             for i, value in enumerate(row):
                 self._widths[i] = max(self._widths[i], cell_len(cell_text(value)))
-                self._known[i] |= value is not None
-                self._other[i] |= value is not None and not _is_number(value)
+                if value is not None:
+                    self._numeric[i] = self._numeric[i] is not False and _is_number(value)
 
     def shrink(self, width: int) -> None:
         """Cut the widest columns until a line fits the width of a terminal."""
@@ -72,8 +72,7 @@ class Layout:
 
     def line(self, row: Sequence[object]) -> str:
         """A row: numbers to the right, what is too long with an ellipsis."""
-        right = [known and not other for known, other in zip(self._known, self._other, strict=True)]
-        return GAP.join(map(_fit, map(cell_text, row), self._widths, right)).rstrip()
+        return GAP.join(map(_fit, map(cell_text, row), self._widths, self._numeric)).rstrip()
 
 
 def plain(text: str) -> str:
@@ -119,7 +118,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _fit(text: str, width: int, to_right: bool) -> str:
+def _fit(text: str, width: int, to_right: bool | None) -> str:
     length = cell_len(text)
     if length > width:
         return set_cell_size(text, width - 1) + "…"

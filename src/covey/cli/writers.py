@@ -1,4 +1,7 @@
-"""A result in each form of a file, batch by batch; none of them holds the whole."""
+"""A result in each form of a file, batch by batch; none of them holds the whole.
+
+Imported when there is something to write: it loads DuckDB and Arrow.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,27 @@ import math
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
-from covey.cli.table import Layout
+import duckdb
+import pyarrow as pa
+
+from covey.cli.output import Format
+from covey.cli.table import SHOWN_ROWS, TableLayout, plain, render
 from covey.errors import RunError, first_line
+from covey.execution.arrow_types import distinct_names, restored
 from covey.hardware.paths import temporary_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    import pyarrow as pa
+from covey.sql.bind import read_error
 
 # Rows that a row group of a Parquet file has at least, but for the last: a group a batch would
 # make a large file of small ones.
 ROWS_A_GROUP = 100_000
-
-
-class Format(Enum):
-    """The forms of a result on the command line."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    PARQUET = "parquet"
+# What EXPLAIN gives, in the words of DuckDB.
+_EXPLAINED = ("explain_key", "explain_value")
 
 
 class Writer(ABC):
@@ -67,10 +64,6 @@ def temporary_space() -> Iterator[None]:
     Raises:
         RunError: there is none.
     """
-    import duckdb
-
-    from covey.sql.bind import read_error
-
     try:
         yield
     except BrokenPipeError:
@@ -97,10 +90,6 @@ class CsvWriter(Writer):
             self._folder = tempfile.TemporaryDirectory(dir=temporary_folder())
 
     def add(self, batch: pa.RecordBatch) -> None:
-        import pyarrow as pa
-
-        from covey.execution.arrow_types import restored
-
         if not batch.num_columns:
             return
         target = Path(self._folder.name) / "result.csv"
@@ -146,13 +135,12 @@ class ParquetWriter(Writer):
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         super().__init__(file, schema)
-        import pyarrow.parquet
+        from pyarrow import parquet
 
         fields = [
-            pyarrow.field(field.name, pyarrow.string()) if _is_unwritten(field.type) else field
-            for field in schema
+            field.with_type(pa.string()) if _is_unwritten(field.type) else field for field in schema
         ]
-        self._parquet = pyarrow.parquet.ParquetWriter(file, pyarrow.schema(fields))
+        self._parquet = parquet.ParquetWriter(file, pa.schema(fields))
         self._waiting: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -174,8 +162,6 @@ class ParquetWriter(Writer):
             self._parquet.close()
 
     def _write(self) -> None:
-        import pyarrow as pa
-
         if self._waiting:
             table = pa.Table.from_batches(self._waiting)
             self._parquet.write_table(table, row_group_size=max(table.num_rows, 1))
@@ -187,9 +173,7 @@ class TableWriter(Writer):
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         super().__init__(file, schema)
-        import pyarrow as pa
-
-        self._layout = Layout(schema.names)
+        self._layout = TableLayout(schema.names)
         with temporary_space():
             self._rows = tempfile.TemporaryFile(prefix="covey-table-")  # noqa: SIM115
             self._spool = pa.ipc.new_stream(self._rows, schema)
@@ -200,8 +184,6 @@ class TableWriter(Writer):
             self._spool.write_batch(batch)
 
     def end(self) -> None:
-        import pyarrow as pa
-
         with temporary_space():
             self._spool.close()
             self._rows.seek(0)
@@ -218,11 +200,11 @@ class TableWriter(Writer):
         self.file.writelines(line.encode() + b"\n" for line in lines)
 
 
-def _rows(batch: pa.RecordBatch) -> list[tuple[object, ...]]:
-    return list(zip(*(values_of(batch, i) for i in range(batch.num_columns)), strict=True))
+def _rows(batch: pa.RecordBatch | pa.Table) -> list[tuple[object, ...]]:
+    return list(zip(*(_values(batch, i) for i in range(batch.num_columns)), strict=True))
 
 
-def values_of(rows: pa.RecordBatch | pa.Table, place: int) -> list[object]:
+def _values(rows: pa.RecordBatch | pa.Table, place: int) -> list[object]:
     """A column as Python values; as DuckDB's text where Python has not got one of them.
 
     Infinite dates are such, and times of other millennia.
@@ -238,10 +220,6 @@ def _in_words(
     rows: pa.RecordBatch | pa.Table, place: int, words: str = "CAST(#1 AS VARCHAR)"
 ) -> pa.Array:
     """A column as the text that DuckDB makes of it."""
-    import pyarrow as pa
-
-    from covey.execution.arrow_types import restored
-
     column = pa.Table.from_arrays(
         [rows.column(place)], schema=pa.schema([rows.schema.field(place)])
     )
@@ -251,8 +229,6 @@ def _in_words(
 
 def _json_values(batch: pa.RecordBatch, place: int) -> list[object]:
     """A column as what JSON has; `_json_value` does the rest."""
-    import pyarrow as pa
-
     kind = batch.schema.field(place).type
     if _is_timely(kind):
         return list(_in_words(batch, place).to_pylist())
@@ -272,8 +248,6 @@ def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:
 
 def _is_unwritten(kind: pa.DataType) -> bool:
     """Whether Arrow writes no Parquet of a type."""
-    import pyarrow as pa
-
     return any(
         pa.types.is_interval(part) or pa.types.is_union(part) or isinstance(part, pa.OpaqueType)
         for part in _parts(kind)
@@ -282,14 +256,10 @@ def _is_unwritten(kind: pa.DataType) -> bool:
 
 def _is_timely(kind: pa.DataType) -> bool:
     """Whether DuckDB has times of a type that Python has not: infinite, or of other millennia."""
-    import pyarrow as pa
-
     return bool(pa.types.is_interval(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def _has_nested_keys(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     return bool(pa.types.is_map(kind) and kind.key_type.num_fields)
 
 
@@ -316,3 +286,53 @@ WRITERS: dict[Format, type[Writer]] = {
     Format.JSON: JsonWriter,
     Format.PARQUET: ParquetWriter,
 }
+
+
+def write_file(batches: Iterable[pa.RecordBatch], format: Format, file: BinaryIO) -> None:
+    """Write the rows of a result; none of them is held once it is written.
+
+    Raises:
+        RunError: the query failed, or there is no room for temporary files.
+        OSError: the file cannot be written.
+    """
+    writer: Writer | None = None
+    try:
+        for batch in _of_query(batches):
+            if format is not Format.TABLE:
+                # A file cannot hold two columns of a name.
+                batch = batch.rename_columns(distinct_names(batch.schema.names))
+            writer = writer or WRITERS[format](file, batch.schema)
+            writer.add(batch)
+        writer = writer or WRITERS[format](file, pa.schema([]))
+        writer.end()
+    except BaseException:
+        if writer is not None:
+            writer.drop()
+        raise
+
+
+def _of_query(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches; what goes wrong while they are made is no error of writing them."""
+    try:
+        yield from batches
+    except OSError as error:
+        raise RunError(f"The query stopped: {error}.") from error
+
+
+def head_as_text(batches: Iterable[pa.RecordBatch], width: int | None) -> str:
+    """The first rows of a result as aligned text, and how many there are; a plan as it is.
+
+    Args:
+        batches: all rows.
+        width: see `render`.
+    """
+    shown: list[pa.RecordBatch] = []
+    total = 0
+    for batch in batches:
+        if not shown or total < SHOWN_ROWS:
+            shown.append(batch.slice(0, SHOWN_ROWS - total))
+        total += batch.num_rows
+    table = pa.Table.from_batches(shown) if shown else pa.table({})
+    if table.column_names == list(_EXPLAINED):
+        return "\n".join(plain(text) for text in table.column(1).to_pylist())
+    return render(table.column_names, _rows(table), total_rows=total, width=width)

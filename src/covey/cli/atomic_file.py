@@ -18,7 +18,7 @@ _LONGEST = 200
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A file that takes its name when all of it has been written.
 
     What a link points to is replaced, not the link, and keeps its permissions. A pipe, a device
