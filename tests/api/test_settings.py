@@ -14,7 +14,7 @@ import covey
 from covey.execution.answers import QueryAnswers
 from covey.execution.udf import AnswerUDFs, RowDocuments
 from covey.prompts.documents import DocumentStore
-from covey.sql.lift import lift
+from covey.sql.extract import extract_calls
 from covey.testing import PlantedModel
 
 SCORES = "SELECT a, round(AI.SCORE(PROMPT('q {0}', a)), 6) FROM t ORDER BY a ASC"
@@ -132,7 +132,7 @@ def test_a_planned_call_that_nothing_asked_gives_no_answer(con: covey.Connection
     documents, objects = DocumentStore(), con.new_objects()
     lookups = AnswerUDFs(objects, QueryAnswers(), documents)
     sql = "SELECT AI.IF(PROMPT('q {0}', a)) FROM t"
-    calls = lift(sql, con.duckdb, prefix=objects.prefix).calls
+    calls = extract_calls(sql, con.duckdb, prefix=objects.prefix).calls
     lookups.register(calls)
     query = f"SELECT {calls[0].row_lookup}(x) FROM range(2) AS r(x)"
     assert con.duckdb.execute(query).fetchall() == [(None,), (None,)], "it is only planned"

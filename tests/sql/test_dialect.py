@@ -8,7 +8,7 @@ import pytest
 
 import covey
 from covey.errors import InputError, QueryError, UnsupportedError
-from covey.sql.calls import find_calls
+from covey.sql.call_parser import find_calls
 from covey.sql.dialect import Dialect
 from covey.sql.spelling import detect
 from covey.sql.text import TokenList

@@ -6,15 +6,15 @@ import pyarrow as pa
 import pytest
 
 import covey
-from covey.logical.blocks import Block, JoinKind, Kind
 from covey.logical.calls import CallPlaces
+from covey.logical.query_blocks import JoinKind, Kind, QueryBlock
 from covey.sql.boolean import conjuncts, read_expression
 from covey.sql.structure import find_blocks
 from covey.sql.text import TokenList
 from covey.testing import PlantedModel
 
 
-def blocks_of(sql: str) -> list[Block]:
+def blocks_of(sql: str) -> list[QueryBlock]:
     return find_blocks(TokenList(sql), [])
 
 

@@ -29,7 +29,7 @@ from covey.execution.answers import QueryAnswers
 from covey.execution.sql_values import sigmoid
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Calibration
-from covey.sql.derived import Derived, Piece, Written
+from covey.sql.rewritten import Fragment, RewrittenSql, SourceText
 from covey.sql.temporary import finish
 from covey.sql.text import quote_name
 
@@ -155,7 +155,7 @@ def _calibrate(
     known = np.array([value is not None for value in truths], np.bool_) & np.isfinite(margins)
     found = measure(question, truths[known].astype(np.bool_), margins[known], int((~known).sum()))
     planning = Planning(connection, connection.dialect, None)
-    statement = Derived([Piece(text, Written(text), 0)])
+    statement = RewrittenSql([Fragment(text, SourceText(text), 0)])
     with planning.planned(statement, QueryAnswers(), DocumentStore()) as planned:
         connection.calibrations[planned.plan.calls[0].question] = found.calibration
     return found

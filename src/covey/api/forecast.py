@@ -26,7 +26,7 @@ from covey.plan.forecast import Actual, CallActual, DryResult, Forecast, Range
 from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS
-from covey.sql.derived import Derived
+from covey.sql.rewritten import RewrittenSql
 
 if TYPE_CHECKING:
     from covey.api.connection import Connection
@@ -155,7 +155,7 @@ LATER = Explained(
 DONE = Explained(PhysicalPlan("", [], [], ""), Forecast(), note="it has run, and cannot run again")
 
 
-def explained(planning: Planning, expanded: Derived) -> Explained:
+def explained(planning: Planning, expanded: RewrittenSql) -> Explained:
     """Plan a statement and say what it is expected to take; nothing is asked.
 
     Raises:

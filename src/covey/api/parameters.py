@@ -18,8 +18,9 @@ from typing import Any
 from sqlglot import TokenType
 
 from covey.errors import InputError, QueryError
-from covey.sql.derived import Piece, Written
-from covey.sql.text import Span, TokenList, quote_text
+from covey.logical.text_span import TextSpan
+from covey.sql.rewritten import Fragment, SourceText
+from covey.sql.text import TokenList, quote_text
 
 # DuckDB's types of integers, the first that holds a value being its own: from, and below.
 _INTEGERS = (
@@ -39,7 +40,7 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 class _Place:
     """Where a value stands, and which: by its number, or by its name in lower case."""
 
-    span: Span
+    span: TextSpan
     name: str
 
     @property
@@ -61,26 +62,26 @@ class Filled:
     """
 
     def __init__(self, tokens: TokenList, values: Parameters | None) -> None:
-        self._written = Written(tokens.text)
-        self._literals: dict[Span, str] = {}
+        self._written = SourceText(tokens.text)
+        self._literals: dict[TextSpan, str] = {}
         if values is not None or not any(token.word == "PREPARE" for token in tokens):
             places = list(_places(tokens))
             self._literals.update(
                 _literals(tokens.text, places, _named(() if values is None else values))
             )
 
-    def pieces(self, start: int, end: int) -> list[Piece]:
+    def pieces(self, start: int, end: int) -> list[Fragment]:
         """The characters [start, end) of the text, values in place."""
         pieces, at = [], start
         for (begin, stop), literal in self._literals.items():
             if start <= begin < end:
-                value = Piece(f" {literal} ", self._written, begin, stop)
+                value = Fragment(f" {literal} ", self._written, begin, stop)
                 pieces += [self._piece(at, begin), value]
                 at = stop
         return [*pieces, self._piece(at, end)]
 
-    def _piece(self, start: int, end: int) -> Piece:
-        return Piece(self._written.sql[start:end], self._written, start)
+    def _piece(self, start: int, end: int) -> Fragment:
+        return Fragment(self._written.sql[start:end], self._written, start)
 
 
 def _places(tokens: TokenList) -> Iterator[_Place]:
@@ -95,7 +96,7 @@ def _places(tokens: TokenList) -> Iterator[_Place]:
             continue
         if following and (number or (not name and (following.word or following.text))):
             end, name = following.end, following.text.lower()
-        place = _Place((token.start, end), str(int(name)) if name.isdigit() else name)
+        place = _Place(TextSpan(token.start, end), str(int(name)) if name.isdigit() else name)
         if place.numbered:
             # A ? behind $3 is the fourth, as in DuckDB.
             highest = max(highest, int(name))
@@ -124,7 +125,7 @@ def _named(values: Parameters) -> dict[str, Any]:
 
 def _literals(
     sql: str, places: Sequence[_Place], values: Mapping[str, Any]
-) -> Iterator[tuple[Span, str]]:
+) -> Iterator[tuple[TextSpan, str]]:
     if len({place.numbered for place in places}) > 1:
         raise QueryError(
             "A text has places with names or with numbers, not both",

@@ -19,8 +19,8 @@ from sqlglot import TokenType
 from covey.api.access import Access
 from covey.errors import InputError, QueryError
 from covey.hardware.paths import descriptor
-from covey.sql.derived import Derived, Piece
-from covey.sql.files import FileName, file_names
+from covey.sql.file_names import FileName, file_names
+from covey.sql.rewritten import Fragment, RewrittenSql
 from covey.sql.text import quote_text, read_tokens
 
 _FORMS = (".csv", ".tsv", ".txt", ".parquet", ".json", ".jsonl", ".ndjson")
@@ -100,15 +100,15 @@ class Copies:
         self._pipes = pipes
         self._named: dict[str, Path] = {}
 
-    def read(self, derived: Derived) -> Derived:
+    def read(self, rewritten: RewrittenSql) -> RewrittenSql:
         """The same statement over copies of the pipes that it names.
 
         Raises:
             QueryError: one cannot be read, or the statement would keep its name.
         """
-        pieces: list[Piece] = []
+        pieces: list[Fragment] = []
         at = 0
-        tokens = read_tokens(derived.text)
+        tokens = read_tokens(rewritten.text)
         keeps = {token.word for token in tokens[:5]} & {"VIEW", "MACRO", "FUNCTION"}
         for name in file_names(tokens):
             span = (name.token.start, name.token.end)
@@ -120,11 +120,15 @@ class Copies:
                         "it again. Create a table of it."
                     )
             except InputError as error:
-                raise derived.locate(QueryError(str(error), sql=derived.text, span=span)) from None
+                raise rewritten.locate(
+                    QueryError(str(error), sql=rewritten.text, span=span)
+                ) from None
             if copied is not None:
-                pieces += [*derived.part(at, span[0]), Piece(quote_text(str(copied)))]
+                pieces += [*rewritten.part(at, span[0]), Fragment(quote_text(str(copied)))]
                 at = span[1]
-        return Derived([*pieces, *derived.part(at, len(derived.text))]) if at else derived
+        return (
+            RewrittenSql([*pieces, *rewritten.part(at, len(rewritten.text))]) if at else rewritten
+        )
 
     def _copied(self, name: FileName) -> Path | None:
         path = name.token.text

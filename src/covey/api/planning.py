@@ -18,12 +18,12 @@ from covey.optimizer.planner import make_plan
 from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import Binder, read_error
-from covey.sql.calls import find_calls
-from covey.sql.derived import Derived
+from covey.sql.call_parser import find_calls
 from covey.sql.dialect import Dialect
 from covey.sql.edited_text import EditedText
+from covey.sql.extract import ExtractedCalls, extract_calls
 from covey.sql.hints import with_written_names
-from covey.sql.lift import LiftedText, lift
+from covey.sql.rewritten import RewrittenSql
 from covey.sql.statements import ViewDefinition
 from covey.sql.temporary import TemporaryObjects
 from covey.sql.text import read_tokens
@@ -70,29 +70,29 @@ class Planning:
     def views(self) -> Views:
         return Views(self.connection.duckdb)
 
-    def admit(self, derived: Derived) -> None:
+    def admit(self, rewritten: RewrittenSql) -> None:
         """Refuse a statement that reaches past what the connection may.
 
         Raises:
             QueryError: at the place in the user's text.
         """
-        with self._located(derived):
-            self.connection.gate.check(read_tokens(derived.text))
+        with self._located(rewritten):
+            self.connection.gate.check(read_tokens(rewritten.text))
 
-    def expand(self, derived: Derived) -> Derived:
+    def expand(self, rewritten: RewrittenSql) -> RewrittenSql:
         """The statement with the views that it reads in front.
 
         Raises:
             QueryError: at the place in the user's text.
         """
-        with self._located(derived):
-            expanded = self.views.expand(derived)
-        if expanded is not derived:
+        with self._located(rewritten):
+            expanded = self.views.expand(rewritten)
+        if expanded is not rewritten:
             with self._located(expanded):
                 self.connection.gate.check_names(read_tokens(expanded.text))
         return expanded
 
-    def body(self, definition: ViewDefinition, query: Derived) -> Derived:
+    def body(self, definition: ViewDefinition, query: RewrittenSql) -> RewrittenSql:
         """The query of a view that is being created, as `expand`."""
         with self._located(query):
             body = self.views.body(definition, query)
@@ -100,7 +100,7 @@ class Planning:
             self.connection.gate.check_names(read_tokens(body.text))
         return body
 
-    def holds_calls(self, expanded: Derived) -> bool:
+    def holds_calls(self, expanded: RewrittenSql) -> bool:
         """Whether there is an AI call in a statement.
 
         Raises:
@@ -112,7 +112,7 @@ class Planning:
 
     @contextmanager
     def planned(
-        self, expanded: Derived, answers: QueryAnswers, documents: DocumentStore
+        self, expanded: RewrittenSql, answers: QueryAnswers, documents: DocumentStore
     ) -> Iterator[Planned]:
         """The plan, with its tables and look-ups in place until the block is left.
 
@@ -124,23 +124,25 @@ class Planning:
         lookups = AnswerUDFs(objects, answers, documents)
         try:
             with self._located(expanded):
-                lifted = lift(expanded.text, connection.duckdb, self.dialect, objects.prefix)
-                self._check_model(lifted.calls, expanded.text)
-                self._calibrate(lifted.calls, expanded.text)
-                self._hold_time(lifted, expanded.text, objects)
-                lookups.register(lifted.calls)
+                extracted = extract_calls(
+                    expanded.text, connection.duckdb, self.dialect, objects.prefix
+                )
+                self._check_model(extracted.calls, expanded.text)
+                self._calibrate(extracted.calls, expanded.text)
+                self._hold_time(extracted, expanded.text, objects)
+                lookups.register(extracted.calls)
                 try:
-                    plan = make_plan(lifted, objects)
+                    plan = make_plan(extracted, objects)
                 except QueryError as error:
-                    raise with_written_names(error, lifted.calls) from None
+                    raise with_written_names(error, extracted.calls) from None
             yield Planned(plan, lookups, objects)
         finally:
             objects.clear()
 
-    def _hold_time(self, lifted: LiftedText, text: str, objects: TemporaryObjects) -> None:
+    def _hold_time(self, extracted: ExtractedCalls, text: str, objects: TemporaryObjects) -> None:
         """Let a statement with AI calls have one time, where something in it changes."""
-        binder, whole = lifted.binder, (0, len(lifted.tokens.text))
-        changes = lifted.calls and binder.volatile.within(lifted.tokens, whole)
+        binder, tokens = extracted.binder, extracted.tokens
+        changes = extracted.calls and binder.volatile.within(tokens, tokens.whole)
         if changes and not binder.in_transaction():
             binder.volatile.hold_time(self.connection.duckdb, objects, text)
 
@@ -186,15 +188,15 @@ class Planning:
         return list(zip(relation.columns, relation.types, strict=True))
 
     @contextmanager
-    def _located(self, derived: Derived) -> Iterator[None]:
+    def _located(self, rewritten: RewrittenSql) -> Iterator[None]:
         try:
             yield
         except QueryError as error:
-            raise derived.locate(error, self.done) from None
+            raise rewritten.locate(error, self.done) from None
         except (duckdb.Error, MemoryError) as error:
             raise run_error(error) from None
         except RecursionError:
-            raise derived.locate(_too_deep(derived.text), self.done) from None
+            raise rewritten.locate(_too_deep(rewritten.text), self.done) from None
 
 
 def _too_deep(sql: str) -> QueryError:

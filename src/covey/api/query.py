@@ -23,10 +23,10 @@ from covey.execution.report import Report, joined
 from covey.plan.explain import one_line
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import Binder
-from covey.sql.calls import find_calls
-from covey.sql.derived import Derived
+from covey.sql.call_parser import find_calls
 from covey.sql.dialect import Dialect
 from covey.sql.edited_text import EditedText
+from covey.sql.rewritten import RewrittenSql
 from covey.sql.statements import split_statements
 from covey.sql.text import TokenList, read_tokens
 
@@ -81,7 +81,9 @@ class Query:
         self._fits: set[Form] = set()
         tokens = read_tokens(text)
         filled = Filled(tokens, params)
-        statements = [Derived(filled.pieces(start, end)) for start, end in split_statements(tokens)]
+        statements = [
+            RewrittenSql(filled.pieces(start, end)) for start, end in split_statements(tokens)
+        ]
         with connection.lock:
             # They go with the query.
             self._copies = connection.pipes.of_query()
@@ -135,8 +137,8 @@ class Query:
         if len(texts) == 1:
             return texts[0]
         lines = []
-        for number, (text, derived) in enumerate(zip(texts, self._statements, strict=True)):
-            lines.append(f"statement {number + 1} of {len(texts)}: {one_line(derived.text)}")
+        for number, (text, rewritten) in enumerate(zip(texts, self._statements, strict=True)):
+            lines.append(f"statement {number + 1} of {len(texts)}: {one_line(rewritten.text)}")
             lines.append(text)
         return "\n".join(lines)
 

@@ -22,7 +22,7 @@ from covey.optimizer.choice import OrderChooser
 from covey.plan.forecast import Forecast
 from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
-from covey.sql.derived import Derived
+from covey.sql.rewritten import RewrittenSql
 from covey.sql.statements import ViewDefinition, behind, view_definition
 from covey.sql.text import read_tokens
 
@@ -46,7 +46,7 @@ class Statement:
     # Whether a run puts anything to the model.
     asks = True
 
-    def __init__(self, planning: Planning, expanded: Derived) -> None:
+    def __init__(self, planning: Planning, expanded: RewrittenSql) -> None:
         self._planning = planning
         self._expanded = expanded
         self.report: Report | None = None
@@ -301,7 +301,7 @@ class ViewStatement(WholeStatement):
     asks = False
 
     def __init__(
-        self, planning: Planning, expanded: Derived, definition: ViewDefinition, text: str
+        self, planning: Planning, expanded: RewrittenSql, definition: ViewDefinition, text: str
     ) -> None:
         super().__init__(planning, expanded)
         self._definition = definition
@@ -328,24 +328,24 @@ class ViewStatement(WholeStatement):
         return pa.table({}), Report()
 
 
-def make_statement(planning: Planning, derived: Derived) -> Statement:
+def make_statement(planning: Planning, rewritten: RewrittenSql) -> Statement:
     """The statement that a text is.
 
     Args:
         planning: plans it.
-        derived: one statement, as written.
+        rewritten: one statement, as written.
 
     Raises:
         QueryError: it cannot be read, or it names an unknown AI function.
         UnsupportedError: EXPLAIN with options, of AI calls.
     """
-    tokens = read_tokens(derived.text)
+    tokens = read_tokens(rewritten.text)
     if tokens[0].word in _TRANSACTION:
-        return TransactionStatement(planning, derived)
-    planning.admit(derived)
+        return TransactionStatement(planning, rewritten)
+    planning.admit(rewritten)
     definition = view_definition(tokens)
     if definition is not None:
-        query = Derived(derived.part(*definition.query))
+        query = RewrittenSql(rewritten.part(*definition.query))
         body = planning.body(definition, query)
         if planning.holds_calls(body):
             return ViewStatement(planning, body, definition, query.text)
@@ -353,12 +353,12 @@ def make_statement(planning: Planning, derived: Derived) -> Statement:
         span = behind(tokens, *words)
         if span is None:
             continue
-        inner = planning.expand(Derived(derived.part(*span)))
+        inner = planning.expand(RewrittenSql(rewritten.part(*span)))
         if planning.holds_calls(inner):
             if tokens.is_open(1):
-                raise derived.locate(_no_options(derived.text, (tokens[0].start, tokens[1].end)))
+                raise rewritten.locate(_no_options(rewritten.text, tokens.span(0, 2)))
             return kind(planning, inner)
-    return Statement(planning, planning.expand(derived))
+    return Statement(planning, planning.expand(rewritten))
 
 
 # Statements about another one, by the words before it.

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from covey.logical.text_span import TextSpan
 from covey.prompts.question import Method, Question, QuestionKind
-
-Span = tuple[int, int]
 
 
 class Reading(Enum):
@@ -114,9 +113,9 @@ class AICall:
     name: str
     reading: Reading
     question: Question
-    arguments: tuple[Span, ...]
-    span: Span
-    name_span: Span
+    arguments: tuple[TextSpan, ...]
+    span: TextSpan
+    name_span: TextSpan
     same_as: int
     shares: int
     prefix: str
@@ -171,12 +170,12 @@ class CallPlaces:
         self._spans = {call.span: call for call in self._calls}
         self._name_ends = {call.name_span[1] for call in self._calls}
 
-    def inside(self, span: Span) -> frozenset[int]:
+    def inside(self, span: TextSpan) -> frozenset[int]:
         """The indexes of the calls inside a span."""
         first, last = bisect_left(self._starts, span[0]), bisect_left(self._starts, span[1])
         return frozenset(c.index for c in self._calls[first:last] if c.span[1] <= span[1])
 
-    def at(self, span: Span) -> AICall | None:
+    def at(self, span: TextSpan) -> AICall | None:
         """The call that a span is the whole of."""
         return self._spans.get(span)
 

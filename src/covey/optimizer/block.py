@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 
-from covey.logical.blocks import Block, Expr, JoinKind
+from covey.logical.query_blocks import Expr, JoinKind, QueryBlock
+from covey.optimizer.block_rows import BlockRows
 from covey.optimizer.constants import is_constant
 from covey.optimizer.demand import Demand
 from covey.optimizer.limit import can_prune, plan_prune
@@ -20,7 +21,6 @@ from covey.optimizer.matches import plan_matches
 from covey.optimizer.nulls import reject_unanswered
 from covey.optimizer.outside import Outside
 from covey.optimizer.pipeline_planner import PipelinePlanner
-from covey.optimizer.rows import BlockRows
 from covey.optimizer.semi_join import plan_semi_join
 from covey.optimizer.workspace import Workspace
 from covey.sql.from_clause import NotPlanned
@@ -48,7 +48,7 @@ class BlockPlanner:
     def __init__(
         self,
         work: Workspace,
-        block: Block,
+        block: QueryBlock,
         direct: frozenset[int],
         guards: Guards,
         outside: Sequence[Outside],

@@ -8,14 +8,14 @@ block inside is planned before the one around it; that one's constant conditions
 
 from __future__ import annotations
 
-from covey.logical.blocks import Block, Expr
+from covey.logical.query_blocks import Expr, QueryBlock
+from covey.logical.text_span import TextSpan
 from covey.optimizer.demand import Demand
 from covey.optimizer.workspace import Workspace
 from covey.sql.boolean import conjuncts
-from covey.sql.text import Span
 
 
-def ask_constants(block: Block, work: Workspace) -> None:
+def ask_constants(block: QueryBlock, work: Workspace) -> None:
     """Ask the constant conditions of a block that holds calls of other blocks.
 
     Calls of one block alone have their order in its pipeline.
@@ -28,7 +28,7 @@ def ask_constants(block: Block, work: Workspace) -> None:
                 Demand(work, block, "(SELECT 1)", []).ask(work.calls[number], [])
 
 
-def conditions_of_having(block: Block, work: Workspace) -> list[Expr]:
+def conditions_of_having(block: QueryBlock, work: Workspace) -> list[Expr]:
     """The conjuncts of HAVING."""
     having = block.clauses.get("HAVING")
     if having is None:
@@ -46,17 +46,17 @@ def is_constant(condition: Expr, work: Workspace) -> bool:
     return work.binder.columns(f"SELECT ({text})") is not None
 
 
-def _is_fed(block: Block, condition: Expr, work: Workspace) -> bool:
+def _is_fed(block: QueryBlock, condition: Expr, work: Workspace) -> bool:
     """Whether calls of other blocks may be asked before a condition, or it is one of theirs."""
     own = work.direct(block)
     if condition.calls - own:
         return True
     if "HAVING" in block.clauses and _inside(condition.span, block.clauses["HAVING"]):
         own = frozenset()
-    spans: list[Span] = [block.span, *work.tables_read(block.span, block.scope)]
+    spans: list[TextSpan] = [block.span, *work.tables_read(block.span, block.scope)]
     others = [c.span for c in work.calls if c.index not in own | condition.calls]
     return any(_inside(call, span) for call in others for span in spans)
 
 
-def _inside(inner: Span, outer: Span) -> bool:
+def _inside(inner: TextSpan, outer: TextSpan) -> bool:
     return outer[0] <= inner[0] and inner[1] <= outer[1]

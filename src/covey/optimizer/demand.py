@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from covey.errors import QueryError
-from covey.logical.blocks import Block
 from covey.logical.calls import AICall
+from covey.logical.query_blocks import QueryBlock
+from covey.logical.text_span import TextSpan
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.plan.join_graph import Target
 from covey.plan.nodes import Ask, DocumentColumn, Stop
 from covey.sql.columns import makes_columns
 from covey.sql.from_clause import NotPlanned
-from covey.sql.text import Span, quote_name
+from covey.sql.text import quote_name
 
 _NAME = re.compile(r'"[^".]+"|\w+')
 
@@ -33,7 +34,7 @@ class Demand:
     def __init__(
         self,
         work: Workspace,
-        block: Block,
+        block: QueryBlock,
         relations: str,
         conditions: list[str],
         decided: Sequence[LoadedSource] = (),
@@ -92,7 +93,9 @@ class Demand:
         self.work.edited.replace(call.span, f"{self.work.calls[lookup].row_lookup}({row_ids})")
         self.work.planned |= {call.index}
 
-    def _place(self, span: Span, loaded: list[LoadedSource]) -> tuple[LoadedSource, DocumentColumn]:
+    def _place(
+        self, span: TextSpan, loaded: list[LoadedSource]
+    ) -> tuple[LoadedSource, DocumentColumn]:
         """Where an argument's documents come from; what draws them is evaluated once a row."""
         source, column = locate(self.work, span, loaded)
         if not self.work.document_draws(span, self.block):
@@ -121,7 +124,7 @@ class Demand:
 
 
 def locate(
-    work: Workspace, span: Span, loaded: list[LoadedSource]
+    work: Workspace, span: TextSpan, loaded: list[LoadedSource]
 ) -> tuple[LoadedSource, DocumentColumn]:
     """The one source whose rows give an argument.
 
@@ -159,7 +162,7 @@ def locate(
     return source, DocumentColumn(source.load.table, source.source.alias, expression)
 
 
-def refuse_blobs(work: Workspace, block: Block, call: AICall) -> None:
+def refuse_blobs(work: Workspace, block: QueryBlock, call: AICall) -> None:
     """Check the documents of a call that runs on demand, as far as one source gives them.
 
     Raises:
@@ -177,7 +180,7 @@ def refuse_blobs(work: Workspace, block: Block, call: AICall) -> None:
                 _refuse_blob(kind, span, work)
 
 
-def _refuse_blob(kind: str, span: Span, work: Workspace) -> None:
+def _refuse_blob(kind: str, span: TextSpan, work: Workspace) -> None:
     if kind == "BLOB":
         raise QueryError(
             "A BLOB is not a text",

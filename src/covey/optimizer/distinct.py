@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from sqlglot import TokenType
 
-from covey.logical.blocks import Block
+from covey.logical.query_blocks import QueryBlock
+from covey.logical.text_span import TextSpan
 from covey.optimizer.workspace import Workspace
-from covey.sql.text import Span
 
 # Clauses beside which DISTINCT shows rows of sources and nothing made of several.
 _OF_DISTINCT = {"SELECT", "FROM", "WHERE"}
 _OF_GROUPS = {*_OF_DISTINCT, "GROUP BY"}
 
 
-def shown_once(block: Block, work: Workspace) -> str | None:
+def shown_once(block: QueryBlock, work: Workspace) -> str | None:
     """A SELECT list over FROM of all that the block shows; None where every row counts."""
     span = block.clauses.get("SELECT")
     group = block.clauses.get("GROUP BY")
@@ -37,7 +37,7 @@ def shown_once(block: Block, work: Workspace) -> str | None:
     return work.edited.render(span) if _is_plain(span, work) else None
 
 
-def _of_groups(block: Block, select: Span, work: Workspace) -> str | None:
+def _of_groups(block: QueryBlock, select: TextSpan, work: Workspace) -> str | None:
     tokens, group = work.tokens, block.clauses.get("GROUP BY")
     first, last = tokens.index_at(select[0]), tokens.index_at(select[1])
     shown = []
@@ -54,7 +54,7 @@ def _of_groups(block: Block, select: Span, work: Workspace) -> str | None:
     return ", ".join(shown)
 
 
-def _distinct_argument(first: int, last: int, work: Workspace) -> Span | None:
+def _distinct_argument(first: int, last: int, work: Workspace) -> TextSpan | None:
     """What count(DISTINCT …) counts, where the item is that and perhaps an alias."""
     tokens = work.tokens
     if last - first < 5 or not tokens.is_open(first + 1):
@@ -68,7 +68,7 @@ def _distinct_argument(first: int, last: int, work: Workspace) -> Span | None:
     return tokens.span(first + 3, closing)
 
 
-def _is_plain(span: Span, work: Workspace) -> bool:
+def _is_plain(span: TextSpan, work: Workspace) -> bool:
     """Whether an expression is made of one row."""
     words = work.tokens.words(span)
     return not words & {"OVER", "UNNEST"} and not work.binder.any_aggregate(span)

@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from covey.errors import QueryError
-from covey.logical.blocks import Block, Expr
+from covey.logical.query_blocks import Expr, QueryBlock
+from covey.logical.text_span import TextSpan
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.sql.from_clause import NotPlanned
 from covey.sql.structure import changes_rows
-from covey.sql.text import QUERY_STARTS, Span, quote_name
+from covey.sql.text import QUERY_STARTS, quote_name
 from covey.sql.volatile import Changes
 
 # With rows in no order these may give others each time.
@@ -56,7 +57,7 @@ def keep_draws(work: Workspace) -> None:
 
 def keep_rows(
     work: Workspace,
-    block: Block,
+    block: QueryBlock,
     sources: Sequence[LoadedSource],
     relations: str,
     conditions: Sequence[Expr],
@@ -94,7 +95,7 @@ def keep_rows(
     return True
 
 
-def keep_shared(work: Workspace, block: Block) -> None:
+def keep_shared(work: Workspace, block: QueryBlock) -> None:
     """Keep the tables of WITH that a block reads, that others read too, and that draw.
 
     They hold calls, since `keep_draws` left them; those are answered while they are filled.
@@ -152,7 +153,9 @@ def _keep_query(
     return True
 
 
-def _may_differ(work: Workspace, body: Span, block: Block | None, scope: Sequence[Span]) -> bool:
+def _may_differ(
+    work: Workspace, body: TextSpan, block: QueryBlock | None, scope: Sequence[TextSpan]
+) -> bool:
     """Whether a query may give other rows the next time, which then matters."""
     if work.changes(body, scope) >= Changes.WITH_ROW:
         return True
@@ -161,19 +164,19 @@ def _may_differ(work: Workspace, body: Span, block: Block | None, scope: Sequenc
     return work.readers(block.cte[1]) > 1 and bool(work.tokens.words(body) & _UNSTABLE)
 
 
-def _is_whole(work: Workspace, body: Span, table: Span) -> bool:
+def _is_whole(work: Workspace, body: TextSpan, table: TextSpan) -> bool:
     """Whether a query is all that a table of WITH is."""
     return work.tokens.inside(table)[-2].end == body[1]
 
 
-def _name(work: Workspace, body: Span, block: Block | None) -> str:
+def _name(work: Workspace, body: TextSpan, block: QueryBlock | None) -> str:
     """What a query is called in the plan."""
     if block is not None and block.cte is not None and _is_whole(work, body, block.cte[1]):
         return block.cte[0]
     return "a subquery"
 
 
-def _keep_sources(work: Workspace, block: Block) -> None:
+def _keep_sources(work: Workspace, block: QueryBlock) -> None:
     """Load the entries of FROM that draw, and a sample of the only one."""
     for number, source in enumerate(block.sources or ()):
         holds_calls = any(_inside(call.span, source.span) for call in work.calls)
@@ -187,10 +190,10 @@ def _keep_sources(work: Workspace, block: Block) -> None:
             work.revert(mark)
 
 
-def _is_step(block: Block) -> bool:
+def _is_step(block: QueryBlock) -> bool:
     """Whether a block may be run many times by a recursive table of WITH around it."""
     return block.recursive and block.cte is not None
 
 
-def _inside(inner: Span, outer: Span) -> bool:
+def _inside(inner: TextSpan, outer: TextSpan) -> bool:
     return outer[0] <= inner[0] and inner[1] <= outer[1]

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 from sqlglot import TokenType
 
-from covey.logical.blocks import Block
+from covey.logical.query_blocks import QueryBlock
+from covey.logical.text_span import TextSpan
 from covey.optimizer.constants import conditions_of_having, is_constant
 from covey.optimizer.workspace import LoadedSource, Workspace
-from covey.sql.text import Span
 
 _SEVERAL_GROUPINGS = {"ROLLUP", "CUBE", "SETS", "GROUPING"}
 _WORDS = frozenset("AND OR NOT IN BETWEEN IS NULL TRUE FALSE".split())
@@ -35,7 +35,7 @@ _OPERANDS = frozenset({TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN})
 
 
 def conditions_on_groups(
-    block: Block, work: Workspace, loaded: Sequence[LoadedSource]
+    block: QueryBlock, work: Workspace, loaded: Sequence[LoadedSource]
 ) -> list[str]:
     """Conditions on rows of FROM that follow from HAVING, as SQL over the loaded sources."""
     group, having = block.clauses.get("GROUP BY"), block.clauses.get("HAVING")
@@ -59,7 +59,7 @@ def conditions_on_groups(
     return found
 
 
-def _compares_keys(span: Span, aliases: set[str], work: Workspace) -> bool:
+def _compares_keys(span: TextSpan, aliases: set[str], work: Workspace) -> bool:
     """Whether a condition only compares columns, which are keys, and constants."""
     tokens = work.tokens
     for i in range(tokens.index_at(span[0]), tokens.index_at(span[1])):
@@ -76,7 +76,7 @@ def _compares_keys(span: Span, aliases: set[str], work: Workspace) -> bool:
     return True
 
 
-def _aliases(block: Block, work: Workspace) -> set[str] | None:
+def _aliases(block: QueryBlock, work: Workspace) -> set[str] | None:
     """Names that the block's output gives to something: in HAVING they may mean that.
 
     None where the output names what cannot be seen in the text.

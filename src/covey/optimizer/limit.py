@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from covey.logical.blocks import Block
+from covey.logical.query_blocks import QueryBlock
+from covey.logical.text_span import TextSpan
+from covey.optimizer.block_rows import BlockRows
 from covey.optimizer.nulls import reject_unanswered
 from covey.optimizer.row_by_row import row_by_row
-from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import Prune
 
@@ -49,7 +50,7 @@ def plan_prune(rows: BlockRows) -> None:
     end = block.clauses["SELECT"][1]
     name = f"{source.load.table}_row"
     mark = work.mark()
-    place = (end, end)
+    place = TextSpan(end, end)
     work.edited.replace(place, *work.edited.replacement(place), f", {source.row_id} AS {name}")
     # The statement skips the rows of OFFSET itself, so they must still be there.
     work.edited.replace(block.clauses["LIMIT"], str(_needed(block, work)))
@@ -61,7 +62,7 @@ def plan_prune(rows: BlockRows) -> None:
         work.steps.append(Prune(source.load.table, query))
 
 
-def _needed(block: Block, work: Workspace) -> int | None:
+def _needed(block: QueryBlock, work: Workspace) -> int | None:
     """LIMIT plus OFFSET where both are constant numbers of rows."""
     limit = block.clauses.get("LIMIT")
     parts = [span for span in (limit, block.clauses.get("OFFSET")) if span is not None]

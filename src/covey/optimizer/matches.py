@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from covey.errors import QueryError
-from covey.logical.blocks import Block
+from covey.logical.query_blocks import QueryBlock
+from covey.optimizer.block_rows import BlockRows
 from covey.optimizer.pipeline_planner import PipelinePlanner
-from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import Workspace
 from covey.plan.join_graph import Condition, JoinGraph, Target
 from covey.plan.nodes import Match, Operator
@@ -67,7 +67,7 @@ def _all_planned(rows: BlockRows) -> bool:
     return len(direct) == len(work.calls) and direct <= work.planned
 
 
-def _allows(block: Block, work: Workspace) -> bool:
+def _allows(block: QueryBlock, work: Workspace) -> bool:
     """Whether the block shows nothing but what it names, and all of it."""
     if not block.top or "SELECT" not in block.clauses or "LIMIT" in block.clauses:
         return False

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import AICall
+from covey.logical.query_blocks import Expr, Kind
 from covey.sql.text import TokenList
 
 # Words that make something else than NULL out of NULL.

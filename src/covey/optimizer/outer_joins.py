@@ -16,8 +16,8 @@ from itertools import pairwise
 
 from sqlglot import TokenType
 
-from covey.logical.blocks import Block, Expr, JoinKind, Source
 from covey.logical.calls import AICall, OnError
+from covey.logical.query_blocks import Expr, FromItem, JoinKind, QueryBlock
 from covey.optimizer.outside import Outside
 from covey.optimizer.workspace import Workspace
 from covey.sql.text import quote_name
@@ -36,7 +36,7 @@ _OPERANDS = frozenset(
 
 
 def without_needless_outer_joins(
-    block: Block, work: Workspace, outside: Sequence[Outside] = ()
+    block: QueryBlock, work: Workspace, outside: Sequence[Outside] = ()
 ) -> None:
     """Let the joins of a block be of the kind that their rows show, in the text too.
 
@@ -71,7 +71,7 @@ def without_needless_outer_joins(
 
 
 def _kind(
-    block: Block,
+    block: QueryBlock,
     number: int,
     conditions: Sequence[Expr | Outside],
     work: Workspace,
@@ -96,7 +96,9 @@ def _kind(
     return kind
 
 
-def _rejects(condition: Expr | Outside, source: Source, block: Block, work: Workspace) -> bool:
+def _rejects(
+    condition: Expr | Outside, source: FromItem, block: QueryBlock, work: Workspace
+) -> bool:
     """Whether a condition is not TRUE of a row in which a source is NULL."""
     if isinstance(condition, Outside):
         relation = _nulls(source, block, work)
@@ -123,7 +125,7 @@ def _rejects(condition: Expr | Outside, source: Source, block: Block, work: Work
         work.revert(mark)
 
 
-def _nulls(source: Source, block: Block, work: Workspace) -> str | None:
+def _nulls(source: FromItem, block: QueryBlock, work: Workspace) -> str | None:
     """A row of a source in which all is NULL, as FROM has it.
 
     Where a join merges columns, a column of that name in two sources is left out: without
@@ -131,7 +133,7 @@ def _nulls(source: Source, block: Block, work: Workspace) -> str | None:
     """
     prefix, merged = work.with_clause(block), set[str]()
 
-    def columns(each: Source) -> list[tuple[str, str]]:
+    def columns(each: FromItem) -> list[tuple[str, str]]:
         relation = work.relation(each)
         return work.binder.columns(f"{prefix}SELECT * FROM {relation}") or []
 
@@ -143,7 +145,7 @@ def _nulls(source: Source, block: Block, work: Workspace) -> str | None:
     return f"(SELECT {nulls}) AS {quote_name(source.alias)}" if own else None
 
 
-def _is_not_true(text: str, relation: str, block: Block, work: Workspace) -> bool:
+def _is_not_true(text: str, relation: str, block: QueryBlock, work: Workspace) -> bool:
     query = f"{work.with_clause(block)}SELECT ({text}) IS NOT TRUE FROM {relation}"
     return work.binder.first(query) is True
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from sqlglot import TokenType
 
-from covey.logical.blocks import Block, Expr, Span
+from covey.logical.query_blocks import Expr, QueryBlock
+from covey.logical.text_span import TextSpan
 from covey.optimizer.constants import is_constant
 from covey.optimizer.row_by_row import made_of_rows
 from covey.optimizer.workspace import Workspace
@@ -38,12 +39,12 @@ class Outside:
     constant: bool
 
 
-def conditions_from_outside(block: Block, work: Workspace) -> list[Outside]:
+def conditions_from_outside(block: QueryBlock, work: Workspace) -> list[Outside]:
     """Conditions on rows of FROM; asked for before the sources are loaded."""
     return [*_constants_around(block, work), *_of_readers(block, work)]
 
 
-def _constants_around(block: Block, work: Workspace) -> list[Outside]:
+def _constants_around(block: QueryBlock, work: Workspace) -> list[Outside]:
     """The constant prompts that decide whether a subquery of WHERE is read at all."""
     found = []
     for around in work.blocks:
@@ -61,7 +62,7 @@ def _constant(condition: Expr, work: Workspace) -> Outside | None:
     return Outside(work.edited.render(condition.span), constant=True)
 
 
-def _of_readers(block: Block, work: Workspace) -> list[Outside]:
+def _of_readers(block: QueryBlock, work: Workspace) -> list[Outside]:
     """What the blocks want that have a block in FROM."""
     span = block.clauses.get("SELECT")
     if not block.sources:
@@ -92,7 +93,7 @@ def _of_readers(block: Block, work: Workspace) -> list[Outside]:
     return [Outside(" OR ".join(f"({text})" for text in alternatives), constant)]
 
 
-def _readers(block: Block, work: Workspace) -> list[tuple[Block, int]]:
+def _readers(block: QueryBlock, work: Workspace) -> list[tuple[QueryBlock, int]]:
     """All blocks that read a block, and in which place of FROM; empty where others may."""
     body = block.span if block.union is None else block.union
     readers = []
@@ -118,7 +119,7 @@ def _readers(block: Block, work: Workspace) -> list[tuple[Block, int]]:
     return by_name if len(by_name) == len(named) else []
 
 
-def _is_body(body: Span, span: Span, opening: int, work: Workspace) -> bool:
+def _is_body(body: TextSpan, span: TextSpan, opening: int, work: Workspace) -> bool:
     """Whether `body` is all that stands in the brackets at the end of a span."""
     inside = work.tokens.inside(span)
     if len(inside) <= opening + 2 or inside[opening - 1].kind is not TokenType.L_PAREN:
@@ -128,9 +129,9 @@ def _is_body(body: Span, span: Span, opening: int, work: Workspace) -> bool:
 
 def _inside(
     condition: Expr,
-    select: Span,
+    select: TextSpan,
     alias: str,
-    block: Block,
+    block: QueryBlock,
     work: Workspace,
 ) -> Outside | None:
     """A condition on the rows of a block's output as one on its FROM; None where it is none."""
@@ -156,14 +157,14 @@ def _inside(
     return Outside(text, constant=False)
 
 
-def _relations(block: Block, work: Workspace) -> str:
+def _relations(block: QueryBlock, work: Workspace) -> str:
     return ", ".join(work.relation(source) for source in block.sources or ())
 
 
 def _items(
-    select: Span,
+    select: TextSpan,
     names: set[str],
-    block: Block,
+    block: QueryBlock,
     work: Workspace,
 ) -> list[tuple[str, str]]:
     """Names of a block's output, of those in sight, and what they stand for, without aliases.

@@ -10,7 +10,7 @@ a subquery, which each piece would run anew, nor where a call is left to demand 
 
 from __future__ import annotations
 
-from covey.logical.blocks import Block
+from covey.logical.query_blocks import QueryBlock
 from covey.optimizer.row_by_row import row_by_row
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import Pipeline, RangeQuery
@@ -45,7 +45,7 @@ def plan_pieces(work: Workspace) -> RangeQuery | None:
     return None if work.binder.columns(piece.query(0, 0)) is None else piece
 
 
-def _is_sum(block: Block, work: Workspace) -> bool:
+def _is_sum(block: QueryBlock, work: Workspace) -> bool:
     """Whether the rows of the block are those of the stretches of a source, together."""
     if not set(block.clauses) <= _CLAUSES or not row_by_row(block, work):
         return False

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import AICall, Reading
+from covey.logical.query_blocks import Expr, Kind
+from covey.optimizer.block_rows import BlockRows
 from covey.optimizer.demand import Demand, locate
 from covey.optimizer.distinct import shown_once
 from covey.optimizer.limit import enough_rows
 from covey.optimizer.nulls import reject_unanswered
-from covey.optimizer.rows import BlockRows
 from covey.optimizer.workspace import LoadedSource
 from covey.plan.join_graph import Condition, JoinGraph, Relation, Target
 from covey.plan.nodes import Ask, Operator, Pipeline, Step

@@ -1,4 +1,4 @@
-"""Turn a lifted text into a physical plan.
+"""Turn a statement whose calls are extracted into a physical plan.
 
 Blocks are planned one by one, inner ones first (`optimizer.block`). A call that no
 block could plan keeps its look-up over texts and runs by demand iteration, which is
@@ -8,7 +8,8 @@ exact for every statement that DuckDB can run.
 from __future__ import annotations
 
 from covey.errors import QueryError
-from covey.logical.blocks import Block, Expr, Kind
+from covey.logical.query_blocks import Expr, Kind, QueryBlock
+from covey.logical.text_span import TextSpan
 from covey.optimizer.block import BlockPlanner
 from covey.optimizer.constants import ask_constants
 from covey.optimizer.demand import refuse_blobs
@@ -20,35 +21,35 @@ from covey.optimizer.pieces import plan_pieces
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import UNREAD, PhysicalPlan
 from covey.sql.edited_text import Replacement
+from covey.sql.extract import ExtractedCalls, text_lookup
 from covey.sql.from_clause import NotPlanned
 from covey.sql.guards import Context, Guards
 from covey.sql.hints import with_hint
-from covey.sql.lift import LiftedText, text_lookup
 from covey.sql.structure import find_blocks, is_query, query_span
 from covey.sql.temporary import TemporaryObjects
-from covey.sql.text import Span, quote_name
+from covey.sql.text import quote_name
 from covey.sql.volatile import Changes
 
 # Where only TRUE makes a difference.
 _CONDITIONS = ("HAVING", "QUALIFY")
 
 
-def make_plan(lifted: LiftedText, objects: TemporaryObjects) -> PhysicalPlan:
+def make_plan(extracted: ExtractedCalls, objects: TemporaryObjects) -> PhysicalPlan:
     """Plan one statement; creates empty temporary tables on its connection.
 
     Args:
-        lifted: the statement; its edits become those of the final statement.
+        extracted: the statement; its edits become those of the final statement.
         objects: what it makes on the connection, and drops when it is through.
 
     Raises:
         QueryError: DuckDB refuses the statement, or a document is a BLOB.
     """
     # The shape of a statement is read on the word of DuckDB's parser.
-    lifted.binder.parse()
-    blocks = find_blocks(lifted.tokens, lifted.calls)
-    work = Workspace(lifted, blocks, objects)
+    extracted.binder.parse()
+    blocks = find_blocks(extracted.tokens, extracted.calls)
+    work = Workspace(extracted, blocks, objects)
     _check_text(work)
-    lifted.refuse_columns_in_braces(lambda call: id(work.owner[call.index]))
+    extracted.refuse_columns_in_braces(lambda call: id(work.owner[call.index]))
     _name_outputs(work)
     start = work.mark()
     try:
@@ -62,10 +63,10 @@ def make_plan(lifted: LiftedText, objects: TemporaryObjects) -> PhysicalPlan:
     except QueryError:
         work.revert(start)
         raise
-    effects = not is_query(lifted.tokens)
-    changes = work.changes((0, len(lifted.tokens.text)), ())
+    effects = not is_query(extracted.tokens)
+    changes = work.changes(work.tokens.whole, ())
     return PhysicalPlan(
-        sql=lifted.tokens.text,
+        sql=extracted.tokens.text,
         calls=work.calls,
         steps=work.steps,
         final=work.edited.render(),
@@ -83,7 +84,7 @@ def _name_outputs(work: Workspace) -> None:
     for item in (item for block in work.blocks for item in block.items):
         if work.binder.is_unnamed(item):
             written = " ".join(work.tokens.text[slice(*item)].split())
-            work.edited.replace((item[1], item[1]), f" AS {quote_name(written)}")
+            work.edited.replace(TextSpan(item.end, item.end), f" AS {quote_name(written)}")
 
 
 def _on_demand(work: Workspace) -> dict[int, str]:
@@ -127,7 +128,7 @@ def _rehearsal(work: Workspace, effects: bool, on_demand: bool) -> str | None:
     return text if bound and not draws else None
 
 
-def _plan_all(blocks: list[Block], work: Workspace) -> None:
+def _plan_all(blocks: list[QueryBlock], work: Workspace) -> None:
     for block in reversed(blocks):
         ask_constants(block, work)
     start = work.mark()
@@ -162,7 +163,7 @@ def _check_text(work: Workspace) -> None:
         raise with_hint(error, work.blocks, work.binder) from None
 
 
-def _plan_blocks(blocks: list[Block], work: Workspace, check_each: bool = False) -> None:
+def _plan_blocks(blocks: list[QueryBlock], work: Workspace, check_each: bool = False) -> None:
     for block in blocks:
         mark = work.mark()
         _plan_block(block, work)
@@ -175,7 +176,7 @@ def _plan_blocks(blocks: list[Block], work: Workspace, check_each: bool = False)
                 work.on_demand[call] = "its block could not be rewritten"
 
 
-def _plan_block(block: Block, work: Workspace) -> None:
+def _plan_block(block: QueryBlock, work: Workspace) -> None:
     direct = work.direct(block)
     inside = frozenset(c.index for c in work.calls if _contains(block.span, c.span))
     if not inside - work.planned:
@@ -214,7 +215,7 @@ def _contains(outer: tuple[int, int], inner: tuple[int, int]) -> bool:
     return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
-def _guard(block: Block, calls: frozenset[int], guards: Guards, work: Workspace) -> None:
+def _guard(block: QueryBlock, calls: frozenset[int], guards: Guards, work: Workspace) -> None:
     """Wrap look-ups that run on demand so that they are read only where they matter."""
     if not calls:
         return
@@ -233,14 +234,14 @@ def _guard(block: Block, calls: frozenset[int], guards: Guards, work: Workspace)
 
 def _wrapped(
     lookups: dict[int, Replacement], calls: frozenset[int], work: Workspace
-) -> dict[Span, Replacement]:
+) -> dict[TextSpan, Replacement]:
     """The look-ups among some calls that a guard was put on, by place."""
     spans = {call: work.calls[call].span for call in calls & lookups.keys()}
     new = {span: lookups[call] for call, span in spans.items()}
     return {span: each for span, each in new.items() if each != work.edited.replacement(span)}
 
 
-def _replace(wrapped: list[dict[Span, Replacement]], work: Workspace) -> bool:
+def _replace(wrapped: list[dict[TextSpan, Replacement]], work: Workspace) -> bool:
     """Put guards in place, if the statement still binds.
 
     The guards quote parts of the text in other places of it; where that does not bind,
@@ -263,4 +264,4 @@ def _replace(wrapped: list[dict[Span, Replacement]], work: Workspace) -> bool:
 def conjunction(parts: tuple[Expr, ...]) -> Expr:
     """The AND of some conjuncts of a block, in the order of the text."""
     calls = frozenset[int]().union(*(part.calls for part in parts))
-    return Expr(Kind.AND, (parts[0].span[0], parts[-1].span[1]), parts, calls)
+    return Expr(Kind.AND, TextSpan(parts[0].span.start, parts[-1].span.end), parts, calls)

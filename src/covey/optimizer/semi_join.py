@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from covey.logical.blocks import Block, Expr
+from covey.logical.query_blocks import Expr, QueryBlock
+from covey.optimizer.block_rows import DRAWS, BlockRows
 from covey.optimizer.demand import Demand
 from covey.optimizer.nulls import reject_unanswered
 from covey.optimizer.pipeline_planner import PipelinePlanner
-from covey.optimizer.rows import DRAWS, BlockRows
 from covey.optimizer.workspace import Workspace
 from covey.sql.from_clause import NotPlanned
 
@@ -60,7 +60,7 @@ def plan_semi_join(
         _pairs(outer, pipeline, inner, texts).stop_last_ask()
 
 
-def exists_block(leaf: Expr, work: Workspace) -> Block | None:
+def exists_block(leaf: Expr, work: Workspace) -> QueryBlock | None:
     """The block inside a leaf that is EXISTS (SELECT … FROM … WHERE …) and nothing else."""
     inside = work.tokens.inside(leaf.span)
     if len(inside) < 4 or inside[0].word != "EXISTS":

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from covey.logical.blocks import Block, Source
 from covey.logical.calls import AICall, CallPlaces
+from covey.logical.query_blocks import FromItem, QueryBlock
+from covey.logical.text_span import TextSpan
 from covey.plan.nodes import DocumentColumn, Load, Match, Prune, Step
 from covey.sql.bind import MISTAKES
 from covey.sql.columns import named_columns
+from covey.sql.extract import ExtractedCalls
 from covey.sql.from_clause import NotPlanned
-from covey.sql.lift import LiftedText
 from covey.sql.temporary import TemporaryObjects
-from covey.sql.text import Span, quote_name
+from covey.sql.text import quote_name
 from covey.sql.volatile import Changes
 
 # Conditions that are bound in one query.
@@ -29,7 +30,7 @@ class LoadedSource:
         nullable: whether a join fills its columns with NULL.
     """
 
-    source: Source
+    source: FromItem
     load: Load
     columns: Mapping[str, str] = field(hash=False)
     nullable: bool
@@ -50,15 +51,15 @@ class Mark:
     edits: int
     steps: int
     planned: frozenset[int]
-    loaded: dict[Span, LoadedSource]
-    kept: dict[Span, str]
+    loaded: dict[TextSpan, LoadedSource]
+    kept: dict[TextSpan, str]
 
 
 class Workspace:
     """The text with its edits, and the plan so far.
 
     Args:
-        lifted: the statement.
+        extracted: the statement.
         blocks: its blocks, inner ones first.
         objects: the temporary tables that planning makes.
 
@@ -70,29 +71,31 @@ class Workspace:
         kept: parts of the text that are evaluated once, and the table in their place.
     """
 
-    def __init__(self, lifted: LiftedText, blocks: list[Block], objects: TemporaryObjects) -> None:
-        self.tokens = lifted.tokens
-        self.calls = lifted.calls
-        self.places = CallPlaces(lifted.calls)
-        self.edited = lifted.edited
-        self.binder = lifted.binder
+    def __init__(
+        self, extracted: ExtractedCalls, blocks: list[QueryBlock], objects: TemporaryObjects
+    ) -> None:
+        self.tokens = extracted.tokens
+        self.calls = extracted.calls
+        self.places = CallPlaces(extracted.calls)
+        self.edited = extracted.edited
+        self.binder = extracted.binder
         self.blocks = blocks
         self.steps: list[Step] = []
         self.planned: frozenset[int] = frozenset()
         self.on_demand: dict[int, str] = {}
-        self.kept: dict[Span, str] = {}
+        self.kept: dict[TextSpan, str] = {}
         self.owner = {call.index: self.innermost(call.span) for call in self.calls}
         self._objects = objects
-        self._named = named_columns(lifted.tokens, blocks)
-        self._loaded: dict[Span, LoadedSource] = {}
+        self._named = named_columns(extracted.tokens, blocks)
+        self._loaded: dict[TextSpan, LoadedSource] = {}
         self._row_lookups: dict[Hashable, int] = {}
 
-    def innermost(self, span: Span) -> Block | None:
+    def innermost(self, span: TextSpan) -> QueryBlock | None:
         """The innermost block around a span."""
         around = [b for b in self.blocks if b.span[0] <= span[0] and span[1] <= b.span[1]]
         return min(around, key=lambda b: b.span[1] - b.span[0], default=None)
 
-    def direct(self, block: Block) -> frozenset[int]:
+    def direct(self, block: QueryBlock) -> frozenset[int]:
         """The calls of a block that are in no block inside it."""
         return frozenset(i for i, owner in self.owner.items() if owner is block)
 
@@ -146,28 +149,28 @@ class Workspace:
         # A source of which only the number of rows matters keeps one.
         return kept or columns[:1]
 
-    def tables_of(self, block: Block) -> list[str]:
+    def tables_of(self, block: QueryBlock) -> list[str]:
         """The temporary tables of the sources of a block that are loaded."""
         spans = [source.span for source in block.sources or ()]
         return [self._loaded[span].load.table for span in spans if span in self._loaded]
 
-    def names_other(self, span: Span, alias: str, sources: tuple[Source, ...]) -> bool:
+    def names_other(self, span: TextSpan, alias: str, sources: tuple[FromItem, ...]) -> bool:
         """Whether a text names the alias of another source: a quick no, before binding."""
         others = {source.alias.lower() for source in sources} - {alias.lower()}
         return bool(others & self.tokens.qualifiers(span))
 
-    def with_clause(self, block: Block) -> str:
+    def with_clause(self, block: QueryBlock) -> str:
         """The WITH clause that makes visible what the block can see."""
         return self.with_tables(block.scope, block.recursive)
 
-    def with_tables(self, scope: Sequence[Span], recursive: bool) -> str:
+    def with_tables(self, scope: Sequence[TextSpan], recursive: bool) -> str:
         """A WITH clause of some common table expressions, or ""."""
         if not scope:
             return ""
         word = "WITH RECURSIVE" if recursive else "WITH"
         return f"{word} {', '.join(self.edited.render(span) for span in scope)} "
 
-    def draws(self, span: Span, block: Block) -> bool:
+    def draws(self, span: TextSpan, block: QueryBlock) -> bool:
         """Whether a text of a block has another value each time it is evaluated.
 
         The documents of calls are left out: they are read once, with their rows; and what
@@ -175,13 +178,13 @@ class Workspace:
         """
         return self.changes(span, block.scope) >= Changes.WITH_ROW
 
-    def changes(self, span: Span, scope: Sequence[Span]) -> Changes:
+    def changes(self, span: TextSpan, scope: Sequence[TextSpan]) -> Changes:
         """How a text changes that can see some tables of WITH; see `draws`."""
         left_out = [*(call.span for call in self.calls), *self.kept]
         spans = [span, *self.tables_read(span, scope)]
         return max(self.binder.volatile.within(self.tokens, each, left_out) for each in spans)
 
-    def document_draws(self, span: Span, block: Block | None) -> bool:
+    def document_draws(self, span: TextSpan, block: QueryBlock | None) -> bool:
         """Whether an argument of a call is another text each time it is read."""
         scope = () if block is None else block.scope
         inside = [c.span for c in self.calls if span[0] <= c.span[0] and c.span[1] <= span[1]]
@@ -189,20 +192,20 @@ class Workspace:
         found = max([found, *(self.changes(t, scope) for t in self.tables_read(span, scope))])
         return found >= Changes.WITH_ROW
 
-    def shares_draw(self, span: Span, block: Block) -> bool:
+    def shares_draw(self, span: TextSpan, block: QueryBlock) -> bool:
         """Whether a text reads a table of WITH that draws, and that others read too."""
         return any(
             self.readers(table) > 1 and self.draws(table, block)
             for table in self.tables_read(span, block.scope)
         )
 
-    def readers(self, table: Span) -> int:
+    def readers(self, table: TextSpan) -> int:
         """How many places may read a table of WITH."""
         return len(self.tokens.tables_named(self._name_of(table), table))
 
-    def tables_read(self, span: Span, scope: Sequence[Span]) -> list[Span]:
+    def tables_read(self, span: TextSpan, scope: Sequence[TextSpan]) -> list[TextSpan]:
         """The tables of WITH that a text reads, through others too."""
-        found: list[Span] = []
+        found: list[TextSpan] = []
         spans = [span]
         for reading in spans:
             names = {
@@ -216,19 +219,19 @@ class Workspace:
                     found.append(table)
         return found
 
-    def _name_of(self, table: Span) -> str:
+    def _name_of(self, table: TextSpan) -> str:
         return self.tokens[self.tokens.index_at(table[0])].text
 
-    def _applied(self, *spans: Span) -> set[Span]:
+    def _applied(self, *spans: TextSpan) -> set[TextSpan]:
         """The edits that show in what is rendered of some spans."""
-        return set[Span]().union(*(self.edited.applied(span) for span in spans))
+        return set[TextSpan]().union(*(self.edited.applied(span) for span in spans))
 
-    def relation(self, source: Source) -> str:
+    def relation(self, source: FromItem) -> str:
         """An entry of FROM with the names that it and its columns go by, without its sample."""
         names = "" if source.names is None else self.edited.render(source.names)
         return f"{self.edited.render(source.span)} AS {quote_name(source.alias)}{names}"
 
-    def load(self, block: Block, number: int, conditions: list[Span]) -> LoadedSource:
+    def load(self, block: QueryBlock, number: int, conditions: list[TextSpan]) -> LoadedSource:
         """Add a step that loads source `number` of a block, less what `conditions` reject.
 
         A condition that the source alone can decide is applied and becomes TRUE in the
@@ -273,15 +276,15 @@ class Workspace:
         return self._loaded[source.span]
 
     def _decided_by(
-        self, block: Block, source: Source, query: str, conditions: list[Span]
-    ) -> list[Span]:
+        self, block: QueryBlock, source: FromItem, query: str, conditions: list[TextSpan]
+    ) -> list[TextSpan]:
         """The conditions that a source alone can decide.
 
         Args:
             query: gives its columns, and can have a WHERE.
         """
         near = [s for s in conditions if not self.names_other(s, source.alias, block.sources or ())]
-        found: list[Span] = []
+        found: list[TextSpan] = []
         # Most can be decided: they are bound together, and halves where one of them cannot.
         open_ones = [near[i : i + _AT_ONCE] for i in range(0, len(near), _AT_ONCE)][::-1]
         while open_ones:
@@ -294,7 +297,7 @@ class Workspace:
                 open_ones += [some[half:], some[:half]]
         return found
 
-    def replace(self, span: Span, table: str, new: str) -> None:
+    def replace(self, span: TextSpan, table: str, new: str) -> None:
         """Let a text stand in the place of a part that was evaluated once, into a table."""
         self.edited.replace(span, new)
         self.kept[span] = table
@@ -304,7 +307,7 @@ class Workspace:
         alias: str,
         query: str,
         columns: list[tuple[str, str]],
-        read: Sequence[Span],
+        read: Sequence[TextSpan],
         pushed: tuple[str, ...] = (),
     ) -> Load:
         """Add a step that fills a table of some columns by a query.
@@ -329,19 +332,19 @@ class Workspace:
         self.steps.append(load)
         return load
 
-    def samples(self, block: Block) -> bool:
+    def samples(self, block: QueryBlock) -> bool:
         """Whether USING SAMPLE of a block is still to be drawn."""
         span = block.clauses.get("USING SAMPLE")
         return span is not None and not any(a <= span[0] < b for a, b in self.kept)
 
-    def _sample(self, block: Block) -> Span | None:
+    def _sample(self, block: QueryBlock) -> TextSpan | None:
         """USING SAMPLE of a block with one source, keywords included, until it is drawn."""
         span = block.clauses.get("USING SAMPLE")
         if span is None or len(block.sources or ()) > 1:
             return None
         return self.tokens.span(self.tokens.index_at(span[0]) - 1, self.tokens.index_at(span[1]))
 
-    def _columns(self, block: Block, source: Source, relation: str) -> list[tuple[str, str]]:
+    def _columns(self, block: QueryBlock, source: FromItem, relation: str) -> list[tuple[str, str]]:
         """Names and types of the columns of a source that the statement may read."""
         columns = self.binder.columns(f"{self.with_clause(block)}SELECT * FROM {relation}")
         if columns is None:

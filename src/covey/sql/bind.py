@@ -9,10 +9,11 @@ from typing import Any
 import duckdb
 
 from covey.errors import QueryError
+from covey.logical.text_span import TextSpan
 from covey.sql.columns import names_its_columns
 from covey.sql.edited_text import EditedText, OffsetMap
 from covey.sql.scopes import is_defined, shared_table
-from covey.sql.text import QUERY_STARTS, Span, read_tokens
+from covey.sql.text import QUERY_STARTS, read_tokens
 from covey.sql.volatile import Changes, Volatile
 
 # What a statement can be that DuckDB refuses before it runs: mistakes of the query.
@@ -101,11 +102,11 @@ class Binder:
         """See `in_transaction`."""
         return in_transaction(self._connection)
 
-    def any_aggregate(self, span: Span) -> bool:
+    def any_aggregate(self, span: TextSpan) -> bool:
         """Whether a text calls an aggregate function."""
         return self.volatile.aggregates(read_tokens(self.edited.text), span)
 
-    def constant(self, span: Span) -> Any:
+    def constant(self, span: TextSpan) -> Any:
         """The value of a constant expression; None where it is not one.
 
         It may be a subquery over tables, which is how label lists come from a column.
@@ -128,7 +129,7 @@ class Binder:
             return None
         return rows[0][0] if rows else None
 
-    def rows(self, span: Span) -> list[tuple[Any, ...]] | None:
+    def rows(self, span: TextSpan) -> list[tuple[Any, ...]] | None:
         """The rows of a subquery in brackets or of a column of a table; None for all else.
 
         Raises:
@@ -156,7 +157,7 @@ class Binder:
                 refused.reason, sql=self.edited.text, span=place, hint=refused.hint
             ) from None
 
-    def _refuse_shared(self, span: Span) -> None:
+    def _refuse_shared(self, span: TextSpan) -> None:
         at = shared_table(read_tokens(self.edited.text), span)
         if at is not None:
             raise self._defined(at)
@@ -172,7 +173,7 @@ class Binder:
             "without AI calls, or write the value.",
         )
 
-    def is_unnamed(self, item: Span) -> bool:
+    def is_unnamed(self, item: TextSpan) -> bool:
         """Whether an item of SELECT is an expression without an alias."""
         if names_its_columns(read_tokens(self.edited.text), item):
             return False
@@ -195,7 +196,7 @@ class Binder:
         except duckdb.ParserException as error:
             raise mistake(error, text, 0, self.edited.text, offsets) from None
 
-    def check(self, span: Span | None = None) -> None:
+    def check(self, span: TextSpan | None = None) -> None:
         """Let DuckDB bind the edited text.
 
         Raises:
@@ -235,7 +236,7 @@ class Binder:
         """Whether something in the text leaves a trace each time it is evaluated."""
         if self._has_effects is None:
             tokens = read_tokens(self.edited.text)
-            found = self.volatile.within(tokens, (0, len(tokens.text)))
+            found = self.volatile.within(tokens, tokens.whole)
             self._has_effects = found is Changes.WITH_EFFECT
         return self._has_effects
 

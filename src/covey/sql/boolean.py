@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from sqlglot import TokenType
 
-from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import CallPlaces
+from covey.logical.query_blocks import Expr, Kind
+from covey.logical.text_span import TextSpan
 from covey.sql.text import QUERY_STARTS, TokenList
 
 _COMPARISONS = frozenset(
@@ -234,5 +235,5 @@ class _Reader:
         span = self.tokens.span(first, last)
         return Expr(kind, span, tuple(parts), self.inside(span))
 
-    def inside(self, span: tuple[int, int]) -> frozenset[int]:
+    def inside(self, span: TextSpan) -> frozenset[int]:
         return self.calls.inside(span)

@@ -16,9 +16,10 @@ from itertools import islice
 
 from covey.errors import QueryError
 from covey.logical.calls import AICall
+from covey.logical.text_span import TextSpan
 from covey.sql.bind import Binder
 from covey.sql.dialect import Dialect
-from covey.sql.text import Span, TokenList, quote_name, quote_text
+from covey.sql.text import TokenList, quote_name, quote_text
 
 # Numbers are placeholders, even where a column goes by one.
 NAMED = re.compile(r"(?<!\{)\{(?!\d+\})([^{}]+)\}(?!\})")
@@ -53,7 +54,7 @@ class Words:
     """
 
     text: str
-    span: Span
+    span: TextSpan
     purpose: Purpose = Purpose.QUESTION
 
 

@@ -11,7 +11,7 @@ from covey.logical.calls import Reading
 from covey.prompts.question import LETTERS, Label, Method, QuestionKind
 from covey.sql.bind import Binder
 from covey.sql.braces import Purpose, Words
-from covey.sql.calls import Argument, RawCall
+from covey.sql.call_parser import Argument, RawCall
 from covey.sql.labels import check_labels, read_labels
 from covey.sql.options import Arguments
 from covey.sql.text import TokenList

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sqlglot import TokenType
 
-from covey.logical.blocks import Block
-from covey.sql.text import Span, TokenList
+from covey.logical.query_blocks import QueryBlock
+from covey.logical.text_span import TextSpan
+from covey.sql.text import TokenList
 
 # Words whose columns are not written down one by one.
 _ALL_COLUMNS = {"COLUMNS", "NATURAL", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE", "UNPACK"}
@@ -14,7 +15,7 @@ _ALL_COLUMNS = {"COLUMNS", "NATURAL", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE
 _UNPACKS = ([TokenType.L_PAREN, TokenType.STAR], [TokenType.COMMA, TokenType.STAR])
 
 
-def named_columns(tokens: TokenList, blocks: list[Block]) -> frozenset[str] | None:
+def named_columns(tokens: TokenList, blocks: list[QueryBlock]) -> frozenset[str] | None:
     """Every name in a statement, lower case: the columns that it reads are among them.
 
     None where it may read columns that it does not name: by a star, a whole row as one
@@ -30,7 +31,7 @@ def named_columns(tokens: TokenList, blocks: list[Block]) -> frozenset[str] | No
         for source in block.sources:
             aliases.add(source.alias.lower())
             end = source.end if source.names is None else source.names[0]
-            given.add(tokens.inside((source.span[0], end))[-1].start)
+            given.add(tokens.inside(TextSpan(source.span.start, end))[-1].start)
     for i, token in enumerate(tokens):
         if token.word in _ALL_COLUMNS:
             return None
@@ -42,7 +43,7 @@ def named_columns(tokens: TokenList, blocks: list[Block]) -> frozenset[str] | No
     return frozenset(token.text.lower() for token in tokens)
 
 
-def names_its_columns(tokens: TokenList, item: Span) -> bool:
+def names_its_columns(tokens: TokenList, item: TextSpan) -> bool:
     """Whether an item of SELECT stands for columns with names of their own.
 
     `* REPLACE (…)`, `t.*` and `f(COLUMNS(…))` do, `f(*COLUMNS(…))` is one value.
@@ -56,7 +57,7 @@ def names_its_columns(tokens: TokenList, item: Span) -> bool:
     return makes_columns(tokens, item)
 
 
-def makes_columns(tokens: TokenList, span: Span) -> bool:
+def makes_columns(tokens: TokenList, span: TextSpan) -> bool:
     """Whether an expression holds a COLUMNS(…) that makes one of it for each of some columns."""
     inside = tokens.inside(span)
     for i, token in enumerate(inside[:-1]):

@@ -10,7 +10,7 @@ import difflib
 from enum import Enum
 
 from covey.errors import InputError
-from covey.sql.functions import BY_SPELLING, FUNCTIONS, Function
+from covey.sql.functions import BY_SPELLING, FUNCTIONS, AIFunction
 
 
 class Dialect(Enum):
@@ -38,7 +38,7 @@ def read_dialect(name: str | None) -> Dialect | None:
     raise InputError(f"The dialect is {names}, or None for both, not {name!r}.")
 
 
-def function_name(function: Function, dialect: Dialect | None) -> str:
+def function_name(function: AIFunction, dialect: Dialect | None) -> str:
     """How a dialect spells a function."""
     if dialect is not Dialect.SNOWFLAKE:
         return function.name
@@ -52,7 +52,7 @@ def style_of(spelling: str) -> Dialect | None:
     return Dialect.SNOWFLAKE if spelling.startswith("AI_") else None
 
 
-def example(function: Function, dialect: Dialect | None, spelling: str | None = None) -> str:
+def example(function: AIFunction, dialect: Dialect | None, spelling: str | None = None) -> str:
     """A call as a model for the user's own, in the dialect and with their spelling."""
     name = spelling or function_name(function, dialect)
     if "categories" in function.parameters:

@@ -11,10 +11,11 @@ import itertools
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 
-from covey.sql.text import Span
+from covey.logical.text_span import TextSpan
 
 # What stands in the place of a span: new text, and spans whose edited text is copied there.
-Replacement = Sequence[str | Span]
+Replacement = Sequence[str | TextSpan]
+Edits = dict[TextSpan, Replacement]
 
 
 class EditedText:
@@ -28,19 +29,19 @@ class EditedText:
         self.text = text
         self._numbers = itertools.count()
         # When each was made; a revert brings the earlier number back.
-        self._made: dict[Span, int] = {}
-        self._edits: dict[Span, Replacement] = {}
+        self._made: dict[TextSpan, int] = {}
+        self._edits: Edits = {}
         # In the order in which they are written; see `_place`.
-        self._places: list[Span] = []
-        self._done: list[tuple[Span, Replacement | None, int]] = []
+        self._places: list[TextSpan] = []
+        self._done: list[tuple[TextSpan, Replacement | None, int]] = []
 
-    def version(self, span: Span) -> tuple[int, ...]:
+    def version(self, span: TextSpan) -> tuple[int, ...]:
         """Equal as long as no edit inside a span is."""
         first = bisect_left(self._places, (span[0], -len(self.text)))
         last = bisect_right(self._places, (span[1], 0))
-        return tuple(self._made[start, -stop] for start, stop in self._places[first:last])
+        return tuple(self._made[TextSpan(at, -end)] for at, end in self._places[first:last])
 
-    def replace(self, span: Span, *new: str | Span) -> None:
+    def replace(self, span: TextSpan, *new: str | TextSpan) -> None:
         """Put `new` in the place of `span`; a second edit of one span replaces the first."""
         self._done.append((span, self._edits.get(span), self._made.get(span, 0)))
         if span not in self._edits:
@@ -48,7 +49,7 @@ class EditedText:
         self._edits[span] = new
         self._made[span] = next(self._numbers)
 
-    def replacement(self, span: Span) -> Replacement:
+    def replacement(self, span: TextSpan) -> Replacement:
         """What stands in the place of a span: nothing new where it was not replaced."""
         return self._edits.get(span, (self.text[slice(*span)],))
 
@@ -66,38 +67,38 @@ class EditedText:
             else:
                 self._edits[span] = before
 
-    def render(self, span: Span | None = None) -> str:
+    def render(self, span: TextSpan | None = None) -> str:
         """The edited text of `span`, or of everything."""
         return self.render_mapped(span)[0]
 
-    def render_mapped(self, span: Span | None = None) -> tuple[str, OffsetMap]:
+    def render_mapped(self, span: TextSpan | None = None) -> tuple[str, OffsetMap]:
         """The edited text of `span` and the map from its offsets to the original's."""
-        writer = self._written(span if span is not None else (0, len(self.text)))
+        writer = self._written(span if span is not None else TextSpan(0, len(self.text)))
         return "".join(writer.pieces), OffsetMap(writer.marks)
 
-    def applied(self, span: Span) -> set[Span]:
+    def applied(self, span: TextSpan) -> set[TextSpan]:
         """The spans of the edits that show in the edited text of `span`."""
         return self._written(span).applied
 
-    def _written(self, span: Span) -> _Writer:
+    def _written(self, span: TextSpan) -> _Writer:
         writer = _Writer(self.text, self._edits, self._places)
         writer.write(span)
         return writer
 
 
-def _place(span: Span) -> Span:
+def _place(span: TextSpan) -> TextSpan:
     """Sorts outermost first at each place: the earlier start, then the longer span."""
-    return span[0], -span[1]
+    return TextSpan(span[0], -span[1])
 
 
 class _Writer:
     """Writes edited text and remembers where each piece came from."""
 
-    def __init__(self, text: str, edits: dict[Span, Replacement], places: list[Span]) -> None:
+    def __init__(self, text: str, edits: Edits, places: list[TextSpan]) -> None:
         self.text = text
         self.edits = edits
         self.places = places
-        self.applied: set[Span] = set()
+        self.applied: set[TextSpan] = set()
         self.pieces: list[str] = []
         self.marks: list[tuple[int, int, bool]] = []
         self.length = 0
@@ -107,22 +108,22 @@ class _Writer:
         self.pieces.append(piece)
         self.length += len(piece)
 
-    def write(self, span: Span) -> None:
+    def write(self, span: TextSpan) -> None:
         at, end = span
-        for start, stop in self.outermost(span):
-            self.put(self.text[at:start], at, True)
-            self.applied.add((start, stop))
-            place = start
-            for part in self.edits[(start, stop)]:
+        for edit in self.outermost(span):
+            self.put(self.text[at : edit.start], at, True)
+            self.applied.add(edit)
+            place = edit.start
+            for part in self.edits[edit]:
                 if isinstance(part, str):
                     self.put(part, place, False)
                 else:
                     self.write(part)
                     place = part[1]
-            at = stop
+            at = edit.end
         self.put(self.text[at:end], at, True)
 
-    def outermost(self, span: Span) -> Iterator[Span]:
+    def outermost(self, span: TextSpan) -> Iterator[TextSpan]:
         """The edits inside a span that are in no other edit inside it."""
         begin, end = span
         # What is inserted at the end of a span belongs to what follows.
@@ -134,7 +135,7 @@ class _Writer:
                 return
             i += 1
             if stop <= end:
-                yield start, stop
+                yield TextSpan(start, stop)
                 i = max(i, bisect_left(self.places, (stop, -len(self.text))))
 
 

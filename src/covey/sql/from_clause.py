@@ -6,10 +6,11 @@ from pathlib import PurePath
 
 from sqlglot import TokenType
 
-from covey.logical.blocks import Expr, Join, JoinKind, Source
 from covey.logical.calls import CallPlaces
+from covey.logical.query_blocks import Expr, FromItem, Join, JoinKind
+from covey.logical.text_span import TextSpan
 from covey.sql.boolean import conjuncts
-from covey.sql.text import QUERY_STARTS, Span, TokenList
+from covey.sql.text import QUERY_STARTS, TokenList
 
 _JOIN_PREFIXES = (
     "NATURAL",
@@ -32,7 +33,7 @@ class NotPlanned(Exception):
 
 def read_from(
     tokens: TokenList, first: int, last: int, calls: CallPlaces
-) -> tuple[tuple[Source, ...], tuple[Join, ...]]:
+) -> tuple[tuple[FromItem, ...], tuple[Join, ...]]:
     """The sources and joins of what stands behind FROM.
 
     Raises:
@@ -51,7 +52,7 @@ class _FromReader:
         self.last = last
         self.calls = calls
 
-    def read(self) -> tuple[tuple[Source, ...], tuple[Join, ...]]:
+    def read(self) -> tuple[tuple[FromItem, ...], tuple[Join, ...]]:
         sources, joins = [self.source()], []
         while self.at < self.last:
             start = self.at
@@ -81,7 +82,7 @@ class _FromReader:
     def names(self) -> bool:
         return self.at < self.last and self.tokens[self.at].is_name
 
-    def source(self) -> Source:
+    def source(self) -> FromItem:
         start = self.at
         kind = self.kind()
         if kind is TokenType.L_PAREN:
@@ -102,9 +103,9 @@ class _FromReader:
         sample = self.sample()
         end = self.tokens[self.at - 1].end
         name = alias or name or "unnamed_subquery"
-        return Source(span, end, name, alias is not None, sample, names)
+        return FromItem(span, end, name, alias is not None, sample, names)
 
-    def sample(self) -> Span | None:
+    def sample(self) -> TextSpan | None:
         """TABLESAMPLE and all that belongs to it."""
         if self.word() != "TABLESAMPLE":
             return None
@@ -144,7 +145,7 @@ class _FromReader:
         self.at += 1
         return alias
 
-    def column_names(self) -> Span | None:
+    def column_names(self) -> TextSpan | None:
         """Names in brackets behind an alias."""
         if self.kind() is not TokenType.L_PAREN:
             return None

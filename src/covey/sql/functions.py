@@ -1,6 +1,6 @@
 """The AI functions of Covey's SQL: spellings, arguments, results.
 
-To add a function: one entry in `FUNCTIONS`, its reading in `sql/lift.py` and, if the
+To add a function: one entry in `FUNCTIONS`, its reading in `sql/extract.py` and, if the
 model answers it in a new way, a `QuestionKind`.
 """
 
@@ -14,7 +14,7 @@ from covey.logical.calls import Reading
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class AIFunction:
     """One AI function.
 
     Attributes:
@@ -45,16 +45,16 @@ IGNORED_OPTIONS = ("connection_id", "endpoint", "optimization_mode")
 PLANNED_OPTIONS = ("embeddings",)
 
 FUNCTIONS = (
-    Function(
+    AIFunction(
         "AI.IF",
         ("AI.IF", "AI_IF", "AI_FILTER", "AI.FILTER", "AI_JOIN", "AI.JOIN"),
         ("prompt",),
         ("threshold", *_ANSWER),
         Reading.TRUTH,
     ),
-    Function("AI.SCORE", ("AI.SCORE", "AI_SCORE"), ("prompt",), _ANSWER, Reading.SCORE),
-    Function("AI.MARGIN", ("AI.MARGIN", "AI_MARGIN"), ("prompt",), _ANSWER, Reading.MARGIN),
-    Function(
+    AIFunction("AI.SCORE", ("AI.SCORE", "AI_SCORE"), ("prompt",), _ANSWER, Reading.SCORE),
+    AIFunction("AI.MARGIN", ("AI.MARGIN", "AI_MARGIN"), ("prompt",), _ANSWER, Reading.MARGIN),
+    AIFunction(
         "AI.CLASSIFY",
         ("AI.CLASSIFY", "AI_CLASSIFY"),
         ("input", "categories"),
@@ -82,6 +82,6 @@ def is_foreign(spelling: str) -> bool:
     return _FOREIGN.fullmatch(spelling) is not None
 
 
-def nearest_option(name: str, function: Function) -> str | None:
+def nearest_option(name: str, function: AIFunction) -> str | None:
     close = difflib.get_close_matches(name.lower(), function.options, n=1)
     return close[0] if close else None

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from covey.logical.blocks import Expr, Kind
 from covey.logical.calls import AICall
+from covey.logical.query_blocks import Expr, Kind
+from covey.logical.text_span import TextSpan
 from covey.sql.boolean import MOST_LEVELS
 from covey.sql.edited_text import EditedText, Replacement
-from covey.sql.text import Span
 
 
 class Context(Enum):
@@ -48,7 +48,7 @@ class Guard:
     word: str = ""
 
 
-_Key = tuple[Kind, Span, Context]
+_Key = tuple[Kind, TextSpan, Context]
 
 
 class Guards:
@@ -77,10 +77,10 @@ class Guards:
         self._order = order
         self._edited = edited
         self._holds = holds
-        self._lasting: dict[Span, bool] = {}
+        self._lasting: dict[TextSpan, bool] = {}
         self._parts: dict[_Key, list[tuple[Expr, list[Guard], Context]]] = {}
         self._wrapped: dict[_Key, tuple[tuple[int, ...], dict[int, Replacement]]] = {}
-        self._texts: dict[Span, tuple[tuple[int, ...], str]] = {}
+        self._texts: dict[TextSpan, tuple[tuple[int, ...], str]] = {}
 
     def for_calls(self, direct: frozenset[int]) -> Guards:
         """The guards of another block's calls, in the same text and order."""

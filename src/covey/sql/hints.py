@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from covey.errors import QueryError
-from covey.logical.blocks import Block
 from covey.logical.calls import AICall
+from covey.logical.query_blocks import QueryBlock
 from covey.sql.bind import Binder
 from covey.sql.names import with_name_hint
 from covey.sql.text import quote_name, read_tokens
@@ -37,7 +37,7 @@ def with_written_names(error: QueryError, calls: list[AICall]) -> QueryError:
     return type(error)(reason, sql=error.sql, span=error.span, hint=error.hint, done=error.done)
 
 
-def with_hint(error: QueryError, blocks: list[Block], binder: Binder) -> QueryError:
+def with_hint(error: QueryError, blocks: list[QueryBlock], binder: Binder) -> QueryError:
     """The same error with what DuckDB leaves out."""
     error = with_name_hint(error, binder)
     return _with_pivot_hint(_with_file_hint(_with_column_hint(error, blocks, binder)))
@@ -53,7 +53,7 @@ def _with_pivot_hint(error: QueryError) -> QueryError:
     return QueryError(
         "The columns of this PIVOT are known by the model's answers alone",
         sql=error.sql,
-        span=(place.start, place.end),
+        span=place.span,
         hint="Say which there are, ON … IN ('billing', 'shipping'), or let another column stay.",
     )
 
@@ -74,7 +74,7 @@ def _with_file_hint(error: QueryError) -> QueryError:
     return QueryError(error.reason, sql=error.sql, span=span, hint=hint, done=error.done)
 
 
-def _with_column_hint(error: QueryError, blocks: list[Block], binder: Binder) -> QueryError:
+def _with_column_hint(error: QueryError, blocks: list[QueryBlock], binder: Binder) -> QueryError:
     """The same error, naming the columns of the table that lacks one."""
     found = _NO_COLUMN.fullmatch(error.reason)
     if found is None:

@@ -10,7 +10,7 @@ from typing import Any
 from covey.errors import QueryError
 from covey.prompts.question import Label
 from covey.sql.bind import Binder, shown
-from covey.sql.calls import Argument, RawCall
+from covey.sql.call_parser import Argument, RawCall
 from covey.sql.dialect import example
 from covey.sql.text import TokenList
 

@@ -9,10 +9,11 @@ import difflib
 import re
 
 from covey.errors import QueryError
+from covey.logical.text_span import TextSpan
 from covey.sql.bind import Binder
 from covey.sql.functions import BY_SPELLING
 from covey.sql.scopes import definitions
-from covey.sql.text import Span, TokenList, read_tokens
+from covey.sql.text import TokenList, read_tokens
 
 _NO_TABLE = re.compile(r"Table with name (?P<name>.+) does not exist")
 _NO_FUNCTION = re.compile(r"Scalar Function with name (?P<name>.+) does not exist")
@@ -69,12 +70,8 @@ def _of_function(name: str, hint: str | None) -> str | None:
     return hint if is_near or found is None else None
 
 
-def _place(name: str, tokens: TokenList) -> Span | None:
+def _place(name: str, tokens: TokenList) -> TextSpan | None:
     return next(
-        (
-            (token.start, token.end)
-            for token in tokens
-            if token.is_name and token.text.lower() == name.lower()
-        ),
+        (token.span for token in tokens if token.is_name and token.text.lower() == name.lower()),
         None,
     )

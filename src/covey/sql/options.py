@@ -10,11 +10,12 @@ from sqlglot import TokenType
 
 from covey.errors import QueryError, UnsupportedError
 from covey.logical.calls import CallOptions, LongDocuments, OnError
+from covey.logical.text_span import TextSpan
 from covey.sql.bind import Binder, shown
-from covey.sql.calls import Argument, RawCall
+from covey.sql.call_parser import Argument, RawCall
 from covey.sql.dialect import Dialect, several_columns
 from covey.sql.functions import IGNORED_OPTIONS, PLANNED_OPTIONS, nearest_option
-from covey.sql.text import Span, TokenList
+from covey.sql.text import TokenList
 
 # Other names of parameters.
 _ALSO = {"labels": "categories"}
@@ -25,7 +26,7 @@ class Given:
     """The constant value of one option, and where it stands."""
 
     value: Any
-    span: Span
+    span: TextSpan
 
 
 class Arguments:
@@ -106,7 +107,7 @@ class Arguments:
                 f"Several columns go into {several_columns(self._dialect)}.",
             )
 
-    def _option(self, name: str, value: Any, span: Span) -> None:
+    def _option(self, name: str, value: Any, span: TextSpan) -> None:
         if name in self.options:
             raise self._twice(f"The option {name}", span)
         if value is None:
@@ -118,12 +119,12 @@ class Arguments:
             )
         self.options[name] = Given(value, span)
 
-    def _twice(self, what: str, span: Span) -> QueryError:
+    def _twice(self, what: str, span: TextSpan) -> QueryError:
         return QueryError(
             f"{what} is given twice", sql=self._tokens.text, span=span, hint="Give it once."
         )
 
-    def _is_known(self, name: str, span: Span) -> bool:
+    def _is_known(self, name: str, span: TextSpan) -> bool:
         """Whether an option is one to read; False for one that is taken and means nothing."""
         raw, known = self._raw, name.lower()
         if known in IGNORED_OPTIONS:
@@ -187,7 +188,7 @@ class Arguments:
         span = self.options[name].span
         return QueryError(reason, sql=self._tokens.text, span=span, hint=hint)
 
-    def anchor(self, arguments: tuple[Span, ...]) -> int:
+    def anchor(self, arguments: tuple[TextSpan, ...]) -> int:
         """The anchor as a placeholder number, from a number or an alias of its argument.
 
         Raises:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from sqlglot import TokenType
 
 from covey.errors import QueryError
+from covey.logical.text_span import TextSpan
 from covey.prompts.template import escape_braces, parse_template
 from covey.sql.bind import Binder
 from covey.sql.braces import NAMED_OR_EMPTY, Words
-from covey.sql.calls import split_arguments
-from covey.sql.text import Span, TokenList
+from covey.sql.call_parser import split_arguments
+from covey.sql.text import TokenList
 
 _TUPLE_NAMES = ("STRUCT", "ROW")
 
@@ -29,7 +30,7 @@ class Prompt:
     """
 
     template: str
-    arguments: tuple[Span, ...]
+    arguments: tuple[TextSpan, ...]
     words: tuple[Words, ...] = ()
 
 
@@ -135,7 +136,7 @@ def _read_template(tokens: TokenList, first: int, opening: int, binder: Binder) 
 
 
 def _check_placeholders(
-    sql: str, template: str, template_span: Span, arguments: tuple[Span, ...]
+    sql: str, template: str, template_span: TextSpan, arguments: tuple[TextSpan, ...]
 ) -> None:
     used = {piece for piece in parse_template(template) if isinstance(piece, int)}
     for number in sorted(used):
@@ -164,7 +165,7 @@ def _check_placeholders(
 
 def _read_tuple(tokens: TokenList, fields: list[tuple[int, int]]) -> Prompt:
     pieces: list[str] = []
-    arguments: list[Span] = []
+    arguments: list[TextSpan] = []
     words: list[Words] = []
     for first, last in fields:
         text = _literal(tokens, first, last)

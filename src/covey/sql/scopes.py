@@ -13,7 +13,8 @@ from pathlib import PurePath
 
 from sqlglot import TokenType
 
-from covey.sql.text import Span, TokenList
+from covey.logical.text_span import TextSpan
+from covey.sql.text import TokenList
 
 _ENDS = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.STRING)
 # Where entries of FROM stand, and the table that a statement changes.
@@ -34,7 +35,7 @@ _READERS = ("FROM", "JOIN", "TABLE", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE"
 _SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
 
 
-def shared_table(tokens: TokenList, span: Span) -> int | None:
+def shared_table(tokens: TokenList, span: TextSpan) -> int | None:
     """The token of a table, read inside a span, that a WITH clause around it defines."""
     first, last = tokens.index_at(span[0]), tokens.index_at(span[1])
     shared = definitions(tokens)

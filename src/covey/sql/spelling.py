@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import TokenType
 
 from covey.errors import QueryError
-from covey.sql.calls import Argument, RawCall
+from covey.sql.call_parser import Argument, RawCall
 from covey.sql.dialect import Dialect, example, function_name
 from covey.sql.functions import FUNCTIONS
 from covey.sql.text import TokenList
@@ -78,7 +78,7 @@ def check_templates(
         raise QueryError(
             "PROMPT stands only in an AI function",
             sql=tokens.text,
-            span=(tokens[i].start, tokens[i].end),
+            span=tokens[i].span,
             hint=f"Write {example(FUNCTIONS[0], dialect)}.",
         )
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from sqlglot import TokenType
 
 from covey.errors import QueryError, UnsupportedError
-from covey.sql.calls import RawCall
-from covey.sql.text import Span, TokenList
+from covey.logical.text_span import TextSpan
+from covey.sql.call_parser import RawCall
+from covey.sql.text import TokenList
 
 QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
 
@@ -31,10 +32,10 @@ class ViewDefinition:
     if_not_exists: bool
     path: tuple[str, ...]
     columns: str
-    query: Span
+    query: TextSpan
 
 
-def split_statements(tokens: TokenList) -> list[Span]:
+def split_statements(tokens: TokenList) -> list[TextSpan]:
     """The span of every statement of a text, without the semicolons between them.
 
     Raises:
@@ -47,7 +48,7 @@ def split_statements(tokens: TokenList) -> list[Span]:
     return spans
 
 
-def behind(tokens: TokenList, *words: str) -> Span | None:
+def behind(tokens: TokenList, *words: str) -> TextSpan | None:
     """What stands behind the first words of a statement that begins with `words`."""
     count = len(words)
     if len(tokens) <= count or tuple(tokens[i].word for i in range(count)) != words:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 from sqlglot import TokenType
 
-from covey.logical.blocks import Block, Expr
 from covey.logical.calls import AICall, CallPlaces
+from covey.logical.query_blocks import Expr, QueryBlock
+from covey.logical.text_span import TextSpan
 from covey.sql.boolean import conjuncts, read_expression
 from covey.sql.from_clause import NotPlanned, read_from
-from covey.sql.text import QUERY_STARTS, Span, TokenList, read_tokens
+from covey.sql.text import QUERY_STARTS, TokenList, read_tokens
 
 _CLAUSES = (
     "WHERE",
@@ -31,7 +32,7 @@ _SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
 _CHANGES = ("UPDATE", "DELETE", "MERGE", "INSERT")
 
 
-def find_blocks(tokens: TokenList, calls: list[AICall]) -> list[Block]:
+def find_blocks(tokens: TokenList, calls: list[AICall]) -> list[QueryBlock]:
     """Every SELECT block of the text, inner blocks before those around them."""
     finder = _Finder(tokens, calls)
     finder.statement()
@@ -64,7 +65,7 @@ def changes_rows(tokens: TokenList) -> bool:
     return any(tokens[i].word in _CHANGES for i in tokens.top_level(0, len(tokens)))
 
 
-def query_span(tokens: TokenList) -> Span | None:
+def query_span(tokens: TokenList) -> TextSpan | None:
     """The query of a statement: all of it, or what stands behind CREATE TABLE … AS,
     INSERT INTO … or inside COPY (…); None where the statement holds no query.
     """
@@ -108,14 +109,14 @@ class _Query:
     """A query that is to be read: a token range, end exclusive, and what it can see.
 
     Attributes:
-        scope, recursive, cte: see `Block`.
+        scope, recursive, cte: see `QueryBlock`.
     """
 
     first: int
     last: int
-    scope: tuple[Span, ...] = ()
+    scope: tuple[TextSpan, ...] = ()
     recursive: bool = False
-    cte: tuple[str, Span] | None = None
+    cte: tuple[str, TextSpan] | None = None
 
 
 class _Finder:
@@ -124,7 +125,7 @@ class _Finder:
     def __init__(self, tokens: TokenList, calls: list[AICall]) -> None:
         self.tokens = tokens
         self.calls = CallPlaces(calls)
-        self.blocks: list[Block] = []
+        self.blocks: list[QueryBlock] = []
         self.todo: list[_Query] = []
 
     def statement(self) -> None:
@@ -171,7 +172,7 @@ class _Finder:
             if begin < end:
                 self.operand(replace(query, first=begin, last=end), not cuts, top, union)
 
-    def union(self, first: int, cuts: list[int], last: int) -> Span | None:
+    def union(self, first: int, cuts: list[int], last: int) -> TextSpan | None:
         """The whole of a query that is a UNION of all rows by place, None for another."""
         if not cuts or any(self.tokens[i].word != "UNION" for i in cuts):
             return None
@@ -182,13 +183,13 @@ class _Finder:
             return None
         return self.tokens.span(first, last)
 
-    def operand(self, query: _Query, alone: bool, top: bool, union: Span | None) -> None:
+    def operand(self, query: _Query, alone: bool, top: bool, union: TextSpan | None) -> None:
         first, last = query.first, query.last
         while first < last and self.tokens[first].word in ("ALL", "DISTINCT", "BY", "NAME"):
             first += 1
         if first < last and self.tokens[first].word in ("SELECT", "FROM"):
             span = self.tokens.span(first, last)
-            block = Block(span, query.scope, query.recursive, alone, top and alone)
+            block = QueryBlock(span, query.scope, query.recursive, alone, top and alone)
             before = self.tokens[first - 2].word if first > 1 else ""
             block.exists = alone and before == "EXISTS" and self.tokens.is_open(first - 1)
             block.cte, block.union = query.cte, union
@@ -219,7 +220,7 @@ class _Finder:
                 begin = i = i + 1
         return replace(query, first=last)
 
-    def read(self, block: Block, first: int, last: int) -> None:
+    def read(self, block: QueryBlock, first: int, last: int) -> None:
         """Fill in the clauses of a block."""
         ranges = {word: r for word, r in self.clauses(first, last).items() if r[0] < r[1]}
         block.clauses = {word: self.tokens.span(*r) for word, r in ranges.items()}
@@ -256,7 +257,7 @@ class _Finder:
                     found.append(expr)
         return tuple(found)
 
-    def items(self, first: int, last: int) -> list[Span]:
+    def items(self, first: int, last: int) -> list[TextSpan]:
         """The items of SELECT that hold a call."""
         tokens = self.tokens
         if first + 1 < last and tokens[first].word == "DISTINCT":

@@ -16,8 +16,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
 from covey.errors import QueryError
-
-Span = tuple[int, int]
+from covey.logical.text_span import TextSpan
 
 _PAIRS = {
     TokenType.L_PAREN: TokenType.R_PAREN,
@@ -64,6 +63,10 @@ class Token:
     word: str
 
     @property
+    def span(self) -> TextSpan:
+        return TextSpan(self.start, self.end)
+
+    @property
     def name(self) -> str:
         """The upper-cased text of a name, quoted or not; "" for literals and marks."""
         return self.text.upper() if self.kind is TokenType.IDENTIFIER else self.word
@@ -102,6 +105,11 @@ class TokenList(Sequence[Token]):
             self._places[token.text.lower()].append(token.start)
         self.partner = self._match_brackets()
 
+    @property
+    def whole(self) -> TextSpan:
+        """The place of the whole text."""
+        return TextSpan(0, len(self.text))
+
     def __len__(self) -> int:
         return len(self.tokens)
 
@@ -130,7 +138,7 @@ class TokenList(Sequence[Token]):
                     raise QueryError(
                         "This bracket closes nothing" if not stack else "Brackets cross here",
                         sql=self.text,
-                        span=(token.start, token.end),
+                        span=token.span,
                         hint="Remove it, or open it before.",
                     )
                 opened = stack.pop()
@@ -140,7 +148,7 @@ class TokenList(Sequence[Token]):
             raise QueryError(
                 "This bracket is never closed",
                 sql=self.text,
-                span=(token.start, token.end),
+                span=token.span,
                 hint="Close it.",
             )
         return partner
@@ -149,7 +157,7 @@ class TokenList(Sequence[Token]):
         return QueryError(
             f"Brackets and CASE are nested deeper than {MOST_LEVELS:,} levels here",
             sql=self.text,
-            span=(token.start, token.end),
+            span=token.span,
             hint="Leave out those around nothing else, or store a part of the query first, "
             "CREATE TEMP TABLE … AS SELECT …, and query the table.",
         )
@@ -188,15 +196,15 @@ class TokenList(Sequence[Token]):
         """Index of the first token that begins at or behind a character offset."""
         return bisect_left(self.starts, offset)
 
-    def inside(self, span: Span) -> list[Token]:
+    def inside(self, span: TextSpan) -> list[Token]:
         """The tokens that begin inside a span."""
         return self.tokens[self.index_at(span[0]) : self.index_at(span[1])]
 
-    def words(self, span: Span) -> set[str]:
+    def words(self, span: TextSpan) -> set[str]:
         """The bare words inside a span, upper case."""
         return {token.word for token in self.inside(span)} - {""}
 
-    def is_inside(self, span: Span, word: str) -> bool:
+    def is_inside(self, span: TextSpan, word: str) -> bool:
         """Whether a span stands inside a bracket, at any depth, behind a word."""
         for place in self._places[word.lower()]:
             behind = self.index_at(place) + 1
@@ -205,12 +213,12 @@ class TokenList(Sequence[Token]):
                 return True
         return False
 
-    def named_outside(self, name: str, span: Span) -> bool:
+    def named_outside(self, name: str, span: TextSpan) -> bool:
         """Whether a name stands anywhere but inside `span`."""
         places = self._places[name.lower()]
         return any(not (span[0] <= place < span[1]) for place in places)
 
-    def tables_named(self, name: str, span: Span) -> list[int]:
+    def tables_named(self, name: str, span: TextSpan) -> list[int]:
         """Where a name stands outside `span` that may be a table's: no dot behind it."""
         return [
             token.start
@@ -220,7 +228,7 @@ class TokenList(Sequence[Token]):
             and (behind is None or behind.kind is not TokenType.DOT)
         ]
 
-    def qualifiers(self, span: Span) -> set[str]:
+    def qualifiers(self, span: TextSpan) -> set[str]:
         """The names before a dot inside a span, lower case: aliases, among others."""
         first = bisect_left(self.starts, span[0])
         last = bisect_left(self.starts, span[1])
@@ -230,7 +238,7 @@ class TokenList(Sequence[Token]):
             if self.tokens[i + 1].kind is TokenType.DOT
         }
 
-    def span(self, start: int, end: int) -> Span:
+    def span(self, start: int, end: int) -> TextSpan:
         """Character span of the tokens [start, end), which must not be empty.
 
         It reaches back to the token before, so that a prefix which the tokenizer
@@ -241,7 +249,7 @@ class TokenList(Sequence[Token]):
         begin = self.tokens[start].start
         if self.tokens[start].kind is TokenType.BYTE_STRING:
             begin = lower + len(text) - len(text.lstrip())
-        return begin, self.tokens[end - 1].end
+        return TextSpan(begin, self.tokens[end - 1].end)
 
 
 # What the tokenizer reads for the $ and the ? of a place for a value: outside of quotes DuckDB

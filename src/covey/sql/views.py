@@ -17,11 +17,12 @@ import duckdb
 from sqlglot import TokenType
 
 from covey.errors import QueryError, UnsupportedError
-from covey.sql.derived import Derived, Piece, Written
+from covey.logical.text_span import TextSpan
 from covey.sql.relations import relation_names
+from covey.sql.rewritten import Fragment, RewrittenSql, SourceText
 from covey.sql.scopes import definitions
 from covey.sql.statements import ViewDefinition, query_start
-from covey.sql.text import Span, TokenList, quote_name, quote_text, read_tokens
+from covey.sql.text import TokenList, quote_name, quote_text, read_tokens
 
 _MARK = "covey_view"
 Path = tuple[str, ...]
@@ -64,24 +65,24 @@ class Views:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
-    def expand(self, derived: Derived, inside: tuple[Path, ...] = ()) -> Derived:
+    def expand(self, rewritten: RewrittenSql, inside: tuple[Path, ...] = ()) -> RewrittenSql:
         """The statement with the views that it names in front; itself where it names none.
 
         Args:
-            derived: one statement.
+            rewritten: one statement.
             inside: the views whose texts it is part of.
 
         Raises:
             QueryError: views that read each other in a circle, or that have one name.
         """
-        tokens = read_tokens(derived.text)
+        tokens = read_tokens(rewritten.text)
         names = relation_names(tokens)
         found = self._find([_path(tokens, *place) for place in names])
         start = query_start(tokens) if found else None
         if start is None:
-            return derived
+            return rewritten
         used: dict[str, View] = {}
-        edits: list[tuple[int, int, list[Piece]]] = []
+        edits: list[tuple[int, int, list[Fragment]]] = []
         defined = definitions(tokens)
         taken = {each.name for each in defined if each.clause == start}
         for first, last in names:
@@ -98,10 +99,10 @@ class Views:
             used[path[-1]] = view
             if len(path) > 1:
                 begin, end = tokens.span(first, last)
-                edits.append((begin, end, [Piece(quote_name(view.name))]))
+                edits.append((begin, end, [Fragment(quote_name(view.name))]))
         if used:
             edits.append(self._with_clause(tokens, start, list(used.values()), inside))
-        return _edit(derived, edits)
+        return _edit(rewritten, edits)
 
     def keep(
         self, definition: ViewDefinition, text: str, columns: Sequence[tuple[str, str]]
@@ -134,7 +135,7 @@ class Views:
         comment = json.dumps({_MARK: 1, "columns": definition.columns, "query": text})
         self._connection.execute(f"COMMENT ON VIEW {name} IS {quote_text(comment)}").fetchall()
 
-    def body(self, definition: ViewDefinition, query: Derived) -> Derived:
+    def body(self, definition: ViewDefinition, query: RewrittenSql) -> RewrittenSql:
         """The query of a view that is being created, with the views that it names in front.
 
         Raises:
@@ -163,22 +164,22 @@ class Views:
 
     def _with_clause(
         self, tokens: TokenList, start: int, views: list[View], inside: tuple[Path, ...]
-    ) -> tuple[int, int, list[Piece]]:
+    ) -> tuple[int, int, list[Fragment]]:
         has_own = tokens[start].word == "WITH"
-        pieces = [] if has_own else [Piece("WITH ")]
+        pieces = [] if has_own else [Fragment("WITH ")]
         for number, view in enumerate(views):
             body = self._expand_view(view, inside)
             comma = ", " if number else ""
-            pieces.append(Piece(f"{comma}{quote_name(view.name)}{view.columns} AS ("))
-            pieces += [*body.part(0, len(body.text)), Piece(")")]
-        pieces.append(Piece(", " if has_own else " "))
+            pieces.append(Fragment(f"{comma}{quote_name(view.name)}{view.columns} AS ("))
+            pieces += [*body.part(0, len(body.text)), Fragment(")")]
+        pieces.append(Fragment(", " if has_own else " "))
         if has_own:
             start += 2 if tokens[start + 1].word == "RECURSIVE" else 1
         place = tokens[start].start
         return place, place, pieces
 
-    def _expand_view(self, view: View, inside: tuple[Path, ...]) -> Derived:
-        body = Derived([Piece(view.text, Written(view.text, view.name))])
+    def _expand_view(self, view: View, inside: tuple[Path, ...]) -> RewrittenSql:
+        body = RewrittenSql([Fragment(view.text, SourceText(view.text, view.name))])
         try:
             return self.expand(body, (*inside, view.key))
         except QueryError as error:
@@ -236,7 +237,7 @@ def _is_marked(comment: str | None) -> bool:
     return comment is not None and comment.startswith(f'{{"{_MARK}": 1')
 
 
-def _reads_itself(view: View, sql: str, span: Span) -> QueryError:
+def _reads_itself(view: View, sql: str, span: TextSpan) -> QueryError:
     return QueryError(
         f"The view {view.name} reads itself",
         sql=sql,
@@ -245,7 +246,7 @@ def _reads_itself(view: View, sql: str, span: Span) -> QueryError:
     )
 
 
-def _clash(view: View, sql: str, span: Span) -> UnsupportedError:
+def _clash(view: View, sql: str, span: TextSpan) -> UnsupportedError:
     return UnsupportedError(
         f"{view.name} is the name of a view with AI calls and of something else here",
         sql=sql,
@@ -254,10 +255,10 @@ def _clash(view: View, sql: str, span: Span) -> UnsupportedError:
     )
 
 
-def _edit(derived: Derived, edits: list[tuple[int, int, list[Piece]]]) -> Derived:
-    pieces: list[Piece] = []
+def _edit(rewritten: RewrittenSql, edits: list[tuple[int, int, list[Fragment]]]) -> RewrittenSql:
+    pieces: list[Fragment] = []
     at = 0
     for begin, end, new in sorted(edits, key=lambda edit: edit[:2]):
-        pieces += [*derived.part(at, begin), *new]
+        pieces += [*rewritten.part(at, begin), *new]
         at = end
-    return Derived([*pieces, *derived.part(at, len(derived.text))])
+    return RewrittenSql([*pieces, *rewritten.part(at, len(rewritten.text))])

@@ -21,9 +21,10 @@ from functools import lru_cache
 import duckdb
 from sqlglot import TokenType
 
+from covey.logical.text_span import TextSpan
 from covey.sql.functions import BY_SPELLING
 from covey.sql.temporary import TemporaryObjects
-from covey.sql.text import Span, Token, TokenList, quote_text
+from covey.sql.text import Token, TokenList, quote_text
 
 _WORD = re.compile(r'"?(\w+)"?(\s*\()?')
 _SAMPLED = re.compile(r"\b(tablesample|using sample)\b")
@@ -135,13 +136,15 @@ class Volatile:
             self._calling = _calling(self._defined_views)
         return view in self._calling
 
-    def aggregates(self, tokens: TokenList, span: Span) -> bool:
+    def aggregates(self, tokens: TokenList, span: TextSpan) -> bool:
         """Whether a text calls an aggregate function, through macros too."""
         first, last = tokens.index_at(span[0]), tokens.index_at(span[1])
         called = {_name(tokens[i]) for i in range(first, last) if _calls(tokens, i)}
         return bool(called) and not self.catalogue.aggregates.isdisjoint(called)
 
-    def within(self, tokens: TokenList, span: Span, without: Iterable[Span] = ()) -> Changes:
+    def within(
+        self, tokens: TokenList, span: TextSpan, without: Iterable[TextSpan] = ()
+    ) -> Changes:
         """How the text of a span changes, less the text of some spans inside it."""
         changing = self._changing(tokens)
         first, last = (bisect_left(changing, (place,)) for place in span)
@@ -161,7 +164,7 @@ class Volatile:
             known = self._read[tokens.text] = [(at, found) for at, found in each if found]
         return known
 
-    def effects(self, tokens: TokenList, span: Span) -> list[Span]:
+    def effects(self, tokens: TokenList, span: TextSpan) -> list[TextSpan]:
         """The calls in a span whose evaluation leaves a trace, outermost first."""
         first, last = tokens.index_at(span[0]), tokens.index_at(span[1])
         return [

@@ -10,11 +10,12 @@ from sqlglot import TokenType
 
 from covey.errors import QueryError
 from covey.logical.calls import AICall, Reading
+from covey.logical.text_span import TextSpan
 from covey.prompts.question import Method, Question, QuestionKind
 from covey.prompts.template import parse_template
 from covey.sql.bind import Binder
 from covey.sql.braces import Purpose, Words, refuse_columns_in_braces
-from covey.sql.calls import RawCall, find_calls
+from covey.sql.call_parser import RawCall, find_calls
 from covey.sql.classify import read_classification
 from covey.sql.conditions import refuse_as_condition
 from covey.sql.dialect import Dialect, example
@@ -24,11 +25,11 @@ from covey.sql.options import Arguments
 from covey.sql.prompt import read_prompt
 from covey.sql.spelling import check, check_templates, detect
 from covey.sql.statements import refuse_kept_calls
-from covey.sql.text import Span, TokenList, read_tokens
+from covey.sql.text import TokenList, read_tokens
 
 
 @dataclass(slots=True)
-class LiftedText:
+class ExtractedCalls:
     """A statement whose AI calls are known and replaced by look-ups.
 
     Attributes:
@@ -54,12 +55,12 @@ class LiftedText:
         )
 
 
-def lift(
+def extract_calls(
     sql: str,
     connection: duckdb.DuckDBPyConnection,
     dialect: Dialect | None = None,
     prefix: str = "covey",
-) -> LiftedText:
+) -> ExtractedCalls:
     """Find and read every AI call of one statement.
 
     Args:
@@ -78,7 +79,7 @@ def lift(
     calls: list[AICall] = []
     alike: dict[Hashable, int] = {}
     # Where DuckDB groups rows it compares expressions, whichever way they are written.
-    grouped = "GROUP BY" in tokens.words((0, len(sql)))
+    grouped = "GROUP BY" in tokens.words(tokens.whole)
     sharing: dict[Hashable, int] = {}
     templates: dict[tuple[str | int, ...], str] = {}
     found = find_calls(tokens, binder.has_function, dialect)
@@ -103,7 +104,7 @@ def lift(
         call = replace(call, same_as=same_as, shares=shares, prefix=prefix)
         calls.append(call)
         edited.replace(call.span, *text_lookup(call))
-    return LiftedText(tokens, edited, _share_scores(calls), binder, words, fixed)
+    return ExtractedCalls(tokens, edited, _share_scores(calls), binder, words, fixed)
 
 
 def _written(call: AICall, sql: str) -> tuple[Hashable, ...]:
@@ -117,7 +118,7 @@ def _asked(call: AICall) -> tuple[Hashable, ...]:
     return call.reading, call.question, call.options
 
 
-def text_lookup(call: AICall, may_fold: bool = False) -> list[str | Span]:
+def text_lookup(call: AICall, may_fold: bool = False) -> list[str | TextSpan]:
     """The look-up of a call over the texts of its documents.
 
     Args:
@@ -125,7 +126,7 @@ def text_lookup(call: AICall, may_fold: bool = False) -> list[str | Span]:
         may_fold: whether DuckDB may look a constant up while it binds, for rows that may
             not exist. A subquery in its arguments keeps it from that.
     """
-    parts: list[str | Span] = [f"{call.text_lookup}("]
+    parts: list[str | TextSpan] = [f"{call.text_lookup}("]
     for number, span in enumerate(call.arguments):
         parts += [", CAST((" if number else "CAST((", span, ") AS VARCHAR)"]
     if call.constant and not may_fold:
@@ -220,5 +221,5 @@ def _share_scores(calls: list[AICall]) -> list[AICall]:
     ]
 
 
-def _names_column(tokens: TokenList, span: Span) -> bool:
+def _names_column(tokens: TokenList, span: TextSpan) -> bool:
     return any(t.kind is TokenType.IDENTIFIER or t.word for t in tokens.inside(span))

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from sqlglot import TokenType
 
 from covey.errors import QueryError, UnsupportedError
+from covey.logical.text_span import TextSpan
 from covey.sql.dialect import Dialect, nearest_function, style_of, supported
-from covey.sql.functions import BY_SPELLING, Function, is_foreign
-from covey.sql.text import Span, TokenList
+from covey.sql.functions import BY_SPELLING, AIFunction, is_foreign
+from covey.sql.text import TokenList
 
 _ARROWS = (TokenType.FARROW, TokenType.COLON_EQ)
 
@@ -36,11 +37,11 @@ class RawCall:
         arguments: its arguments, in order.
     """
 
-    function: Function
+    function: AIFunction
     spelling: str
     first: int
     last: int
-    name_span: Span
+    name_span: TextSpan
     arguments: tuple[Argument, ...]
 
 
@@ -67,7 +68,7 @@ def find_calls(
         if found is None or _is_definition(tokens, i, found[1]):
             continue
         spelling, opening = found
-        span = (tokens[i].start, tokens[opening - 1].end)
+        span = TextSpan(tokens[i].start, tokens[opening - 1].end)
         function = BY_SPELLING.get(spelling)
         if function is None:
             if not known_to_duckdb(spelling.lower()):
@@ -125,7 +126,7 @@ def _is_definition(tokens: TokenList, i: int, opening: int) -> bool:
     return [t.word for t in after[:1]] == ["AS"] and after[-1].kind is TokenType.L_PAREN
 
 
-def _refuse(spelling: str, span: Span, sql: str, dialect: Dialect | None) -> None:
+def _refuse(spelling: str, span: TextSpan, sql: str, dialect: Dialect | None) -> None:
     if is_foreign(spelling):
         raise UnsupportedError(
             f"{spelling} is not supported",
@@ -157,7 +158,7 @@ def split_arguments(tokens: TokenList, start: int, end: int) -> list[tuple[int, 
             raise QueryError(
                 "An argument is missing here",
                 sql=tokens.text,
-                span=(tokens[last].start, tokens[last].end),
+                span=tokens[last].span,
                 hint="Write it, or remove the comma.",
             )
     return parts

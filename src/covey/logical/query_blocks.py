@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-Span = tuple[int, int]
+from covey.logical.text_span import TextSpan
 
 
 class Kind(Enum):
@@ -43,13 +43,13 @@ class Expr:
     """
 
     kind: Kind
-    span: Span
+    span: TextSpan
     parts: tuple[Expr, ...] = ()
     calls: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FromItem:
     """One entry of a FROM clause.
 
     Attributes:
@@ -61,17 +61,17 @@ class Source:
         names: of columns, in brackets behind the alias: `(i, j)`.
     """
 
-    span: Span
+    span: TextSpan
     end: int
     alias: str
     has_alias: bool
-    sample: Span | None = None
-    names: Span | None = None
+    sample: TextSpan | None = None
+    names: TextSpan | None = None
 
     @property
-    def whole(self) -> Span:
+    def whole(self) -> TextSpan:
         """The entry, its alias and sample included."""
-        return self.span[0], self.end
+        return TextSpan(self.span.start, self.end)
 
 
 class JoinKind(Enum):
@@ -101,11 +101,11 @@ class Join:
     on: tuple[Expr, ...]
     end: int
     merges: bool
-    words: Span | None = None
+    words: TextSpan | None = None
 
 
 @dataclass(slots=True)
-class Block:
+class QueryBlock:
     """One SELECT and its clauses.
 
     Attributes:
@@ -128,22 +128,22 @@ class Block:
         clauses: span of what stands behind each clause keyword.
     """
 
-    span: Span
-    scope: tuple[Span, ...]
+    span: TextSpan
+    scope: tuple[TextSpan, ...]
     recursive: bool
     alone: bool
     top: bool
     exists: bool = False
-    cte: tuple[str, Span] | None = None
-    union: Span | None = None
-    sources: tuple[Source, ...] | None = None
+    cte: tuple[str, TextSpan] | None = None
+    union: TextSpan | None = None
+    sources: tuple[FromItem, ...] | None = None
     joins: tuple[Join, ...] = ()
     reason: str = ""
     where: tuple[Expr, ...] = ()
     outputs: dict[str, tuple[Expr, ...]] = field(default_factory=dict)
-    items: list[Span] = field(default_factory=list)
-    from_span: Span | None = None
-    clauses: dict[str, Span] = field(default_factory=dict)
+    items: list[TextSpan] = field(default_factory=list)
+    from_span: TextSpan | None = None
+    clauses: dict[str, TextSpan] = field(default_factory=dict)
 
     @property
     def inner(self) -> bool:

@@ -1,7 +1,7 @@
 """A text made from parts of others, and where each part was written.
 
 What Covey binds and plans is not always what the user wrote: one statement of several,
-or a statement with the texts of views in front. Mistakes are found in the derived text
+or a statement with the texts of views in front. Mistakes are found in the rewritten text
 and reported at the place where they were written.
 """
 
@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from covey.errors import QueryError
-from covey.sql.text import Span
+from covey.logical.text_span import TextSpan
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class SourceText:
     """A text that somebody wrote: the user's whole text, or that of a view."""
 
     sql: str
@@ -24,23 +24,23 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a derived text; `at` is its offset in what was written.
+class Fragment:
+    """A part of a rewritten text; `at` is its offset in what was written.
 
     A piece without `written` is glue, and a mistake in it is shown at the piece behind.
     `end` is the offset behind what was written where that is another text: `?` for a value.
     """
 
     text: str
-    written: Written | None = None
+    written: SourceText | None = None
     at: int = 0
     end: int | None = None
 
 
-class Derived:
+class RewrittenSql:
     """A text put together from pieces."""
 
-    def __init__(self, pieces: Iterable[Piece]) -> None:
+    def __init__(self, pieces: Iterable[Fragment]) -> None:
         self._pieces = [piece for piece in pieces if piece.text]
         self.text = "".join(piece.text for piece in self._pieces)
         self._starts = []
@@ -49,14 +49,14 @@ class Derived:
             self._starts.append(length)
             length += len(piece.text)
 
-    def part(self, start: int, end: int) -> list[Piece]:
+    def part(self, start: int, end: int) -> list[Fragment]:
         """The pieces of the characters [start, end)."""
         found = []
         for begin, piece in zip(self._starts, self._pieces, strict=True):
             first, last = max(start - begin, 0), min(end - begin, len(piece.text))
             if first < last:
                 at = piece.at if piece.end is not None else piece.at + first
-                found.append(Piece(piece.text[first:last], piece.written, at, piece.end))
+                found.append(Fragment(piece.text[first:last], piece.written, at, piece.end))
         return found
 
     def locate(self, error: QueryError, done: str | None = None) -> QueryError:
@@ -84,9 +84,9 @@ class Derived:
         )
 
     @staticmethod
-    def _place(piece: Piece, span: Span, begin: int) -> Span:
+    def _place(piece: Fragment, span: tuple[int, int], begin: int) -> TextSpan:
         if piece.end is not None:
-            return piece.at, piece.end
+            return TextSpan(piece.at, piece.end)
         start = piece.at + span[0] - begin
         end = piece.at + min(span[1] - begin, len(piece.text))
-        return start, max(start + 1, end)
+        return TextSpan(start, max(start + 1, end))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from covey.logical.blocks import Block, Expr, JoinKind
+from covey.logical.query_blocks import Expr, JoinKind, QueryBlock
+from covey.logical.text_span import TextSpan
 from covey.optimizer.demand import Demand
 from covey.optimizer.draws import keep_rows
 from covey.optimizer.having import conditions_on_groups
@@ -12,7 +13,6 @@ from covey.optimizer.outside import Outside
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.sql.from_clause import NotPlanned
 from covey.sql.guards import Context, Guards
-from covey.sql.text import Span
 
 DRAWS = "a condition beside it has another value each time it is evaluated"
 
@@ -35,7 +35,7 @@ class BlockRows:
     """
 
     def __init__(
-        self, work: Workspace, block: Block, guards: Guards, outside: Sequence[Outside] = ()
+        self, work: Workspace, block: QueryBlock, guards: Guards, outside: Sequence[Outside] = ()
     ) -> None:
         self.work = work
         self.block = block
@@ -45,7 +45,7 @@ class BlockRows:
         self.asked: list[Expr] = []
         self.open: list[Expr] = []
         self._left: list[Expr] = []
-        self._pushed: set[Span] = set()
+        self._pushed: set[TextSpan] = set()
         self._outside = [each.text for each in outside]
 
     @property
@@ -162,7 +162,7 @@ class BlockRows:
         if not last or number > last or self.block.from_span is None:
             source = self.loaded[number]
             return f"{source.load.table} AS {source.alias}"
-        return self.work.edited.render((self.block.from_span[0], joins[last - 1].end))
+        return self.work.edited.render(TextSpan(self.block.from_span.start, joins[last - 1].end))
 
     def relations_of(self, number: int) -> str:
         """FROM up to join `number`, as pairs that its ON may still reject.
@@ -175,10 +175,10 @@ class BlockRows:
             raise NotPlanned(self.block.reason)
         before = self.block.joins[number - 1].end if number else sources[0].end
         source = sources[number + 1]
-        left = self.work.edited.render((span[0], before))
-        return f"{left} CROSS JOIN {self.work.edited.render((source.span[0], source.end))}"
+        left = self.work.edited.render(TextSpan(span.start, before))
+        return f"{left} CROSS JOIN {self.work.edited.render(source.whole)}"
 
-    def _without(self, conditions: list[Expr], span: Span) -> str:
+    def _without(self, conditions: list[Expr], span: TextSpan) -> str:
         mark = self.work.mark()
         for condition in conditions:
             self.work.edited.replace(condition.span, "TRUE")
