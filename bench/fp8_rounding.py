@@ -25,9 +25,10 @@ from torch import Tensor
 import covey
 from covey.engine import loaded
 from covey.engine.local import LocalModel
-from covey.kernels.base import Activation, Geometry, Weight
+from covey.kernels.base import Activation, AttentionConfig, Weight
+from covey.kernels.fp8_format import FP8_LEAST, FP8_MAX
 from covey.kernels.reference import ReferenceKernels
-from covey.kernels.scales import FP8_MAX, LEAST, rounded
+from covey.kernels.scales import quantise
 from hopper_margins import compare, print_margins
 
 _GROUP = 64
@@ -43,7 +44,7 @@ class RoundedKernels(ReferenceKernels):
     """The reference, inputs of products rounded to FP8 and widened again."""
 
     def _activation(self, x: Tensor) -> Activation:
-        values, scales = rounded(x, _GROUP, torch.float8_e4m3fn)
+        values, scales = quantise(x, _GROUP, torch.float8_e4m3fn)
         groups = values.float().view(*scales.shape, -1)
         return Activation((groups * scales[:, :, None]).flatten(1))
 
@@ -52,7 +53,7 @@ def rounded_blocks(weight: Weight) -> Weight:
     """A matrix rounded in blocks of 64 x 64, in float32."""
     rows, columns = weight.values.shape
     blocks = weight.values.view(rows // _GROUP, _GROUP, columns // _GROUP, _GROUP)
-    scales = blocks.abs().amax((1, 3), keepdim=True).clamp(min=LEAST) / FP8_MAX
+    scales = blocks.abs().amax((1, 3), keepdim=True).clamp(min=FP8_LEAST) / FP8_MAX
     return Weight(((blocks / scales).to(torch.float8_e4m3fn).float() * scales).view(rows, columns))
 
 
@@ -68,17 +69,17 @@ def margins(model: LocalModel, tickets: int) -> np.ndarray:
 
 def rounded_margins(name: str, tickets: int) -> np.ndarray:
     """The same with everything rounded; what the engine loads with is put back."""
-    chosen, rounding = loaded.choose_kernels, loaded.by_blocks
+    chosen, rounding = loaded.choose_kernels, loaded.quantise_weight
 
-    def choose(geometry: Geometry, _: Any, dtype: torch.dtype, *__: Any) -> tuple[Any, None]:
+    def choose(geometry: AttentionConfig, _: Any, dtype: torch.dtype, *__: Any) -> tuple[Any, None]:
         return RoundedKernels(geometry, torch.device("cpu"), dtype), None
 
     loaded.choose_kernels = choose
-    loaded.by_blocks = rounded_blocks
+    loaded.quantise_weight = rounded_blocks
     try:
         return margins(LocalModel(name, device="cpu", fast="fp8-blocks"), tickets)
     finally:
-        loaded.choose_kernels, loaded.by_blocks = chosen, rounding
+        loaded.choose_kernels, loaded.quantise_weight = chosen, rounding
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -42,7 +42,7 @@ from hopper_shapes import NAMES, Shape, make_shape
 _PARTS = {
     "attention": ("flash", "_attend"),
     "gemm": ("gemm", "cutlass", "nvjet", "splitk"),
-    "glue": ("add_norm", "_gate", "_rotate", "rotate"),
+    "glue": ("add_rms_norm", "_gate", "_rotate", "rotate"),
 }
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.kernels.base import Activation, ForwardBatch, Geometry, Weight
-from covey.kernels.hopper import gemm
-from covey.kernels.hopper.dense import load_flash_attention
+from covey.kernels.base import Activation, AttentionConfig, ForwardBatch, Weight
+from covey.kernels.hopper import linear
+from covey.kernels.hopper.attention_split import DenseLimits
+from covey.kernels.hopper.flash_attention import load_flash_attention
 from covey.kernels.hopper.kernels import HopperKernels
-from covey.kernels.hopper.norm import add_norm
-from covey.kernels.hopper.work import Limits
+from covey.kernels.hopper.rms_norm import add_rms_norm
 
 flash_attention = load_flash_attention()
 CUDA = torch.device("cuda")
@@ -21,7 +21,7 @@ FP8 = torch.float8_e4m3fn
 HIDDEN, HEADS, KV_HEADS, D, FFN, LAYERS = 2560, 32, 8, 128, 9728, 36
 QKV = (HEADS + 2 * KV_HEADS) * D
 EPSILON = 1e-6
-NEVER = Limits(dense_keys=1 << 30, dense_rows=1, causal_rows=1 << 30)
+NEVER = DenseLimits(dense_keys=1 << 30, dense_rows=1, causal_rows=1 << 30)
 
 
 def normal(*shape: int) -> Tensor:
@@ -29,18 +29,18 @@ def normal(*shape: int) -> Tensor:
     return torch.randn(*shape, device=CUDA, dtype=torch.float32).to(torch.bfloat16)
 
 
-def kernels(limits: Limits | None = None) -> HopperKernels:
+def kernels(limits: DenseLimits | None = None) -> HopperKernels:
     """The kernels of Qwen3 4B."""
     frequencies = 1e6 ** (-torch.arange(0, D, 2) / D)
-    shape = Geometry(HEADS, KV_HEADS, D, EPSILON, frequencies)
+    shape = AttentionConfig(HEADS, KV_HEADS, D, EPSILON, frequencies)
     return HopperKernels(
         shape,
         CUDA,
         torch.bfloat16,
         True,
-        gemm.torch_products(CUDA),
+        linear.torch_backend(CUDA),
         flash_attention,
-        limits or Limits(),
+        limits or DenseLimits(),
     )
 
 
@@ -95,7 +95,9 @@ WEIGHTS = (
 def random_product(rows: int, out: int, width: int) -> tuple[Activation, Weight]:
     """An activation as the norm leaves it, and a block-scaled weight."""
     ones = torch.ones(width, device=CUDA, dtype=torch.bfloat16)
-    x = add_norm(normal(rows, width), None, ones, epsilon=EPSILON, out_dtype=FP8, quantised=True)
+    x = add_rms_norm(
+        normal(rows, width), None, ones, epsilon=EPSILON, out_dtype=FP8, quantised=True
+    )
     values = torch.randn(out, width, device=CUDA).mul_(100).clamp_(-448, 448).to(FP8)
     scales = torch.rand(out // 128, width // 128, device=CUDA) * 1e-4 + 1e-4
     return x, Weight(values, scales)

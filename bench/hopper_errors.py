@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from covey.kernels.base import Activation, ForwardBatch, KvLayer
-from covey.kernels.hopper.attend import packed_attention
-from covey.kernels.hopper.checks import relative_error
-from covey.kernels.hopper.dense8 import fp8_attention
-from covey.kernels.hopper.gate import gate
-from covey.kernels.hopper.gemm import own_products
+from covey.kernels.hopper.attention_split import DenseLimits
+from covey.kernels.hopper.flash_attention_fp8 import fp8_attention
+from covey.kernels.hopper.launch import relative_error
+from covey.kernels.hopper.linear import covey_backend
 from covey.kernels.hopper.logits import answer_logits
-from covey.kernels.hopper.norm import add_norm
-from covey.kernels.hopper.rotate import HeadForm, rotate_and_store
-from covey.kernels.hopper.work import Limits
+from covey.kernels.hopper.packed_attention import packed_attention
+from covey.kernels.hopper.rms_norm import add_rms_norm
+from covey.kernels.hopper.rotary import QkvEpilogue, rotate_and_store
+from covey.kernels.hopper.silu_and_mul import silu_and_mul
 from gpu_timing import poison
 from hopper_cases import (
     CUDA,
@@ -88,7 +88,7 @@ def glue_errors() -> list[tuple[str, float]]:
     for quantised in (True, False):
         x = residual.clone()
         poison()
-        out = add_norm(
+        out = add_rms_norm(
             x, delta, weight, epsilon=EPSILON, quantised=quantised,
             out_dtype=FP8 if quantised else torch.bfloat16,
         )  # fmt: skip
@@ -100,7 +100,9 @@ def glue_errors() -> list[tuple[str, float]]:
     first, second = both.double().chunk(2, 1)
     for quantised in (True, False):
         poison()
-        out = gate(both, out_dtype=FP8 if quantised else torch.bfloat16, quantised=quantised)
+        out = silu_and_mul(
+            both, out_dtype=FP8 if quantised else torch.bfloat16, quantised=quantised
+        )
         label = f"gate, {'FP8' if quantised else 'BF16'}"
         found.append((label, relative_error(widened(out), first * first.sigmoid() * second)))
     head = normal(8, HIDDEN)
@@ -114,7 +116,7 @@ def rotation_errors(rows: int) -> list[tuple[str, float]]:
     """Norm and rotation, by the kernel of its own and behind the FP8 product."""
     weights = normal(D), normal(D)
     batch = kept_behind(rows, (1 << 21) + 100)  # offsets beyond 31 bits
-    turn = kernels().plan(batch).turn
+    turn = kernels().plan(batch).rotary
     qkv = normal(rows, QKV)
 
     def rotate(kv_cache: KvLayer) -> Tensor:
@@ -123,12 +125,12 @@ def rotation_errors(rows: int) -> list[tuple[str, float]]:
 
     found = turned_errors("", qkv.double(), weights, batch, rotate)
     x, weight = random_product(rows, QKV, HIDDEN)
-    product = own_products(CUDA).heads
+    product = covey_backend(CUDA).heads
     assert product is not None
 
     def multiply(kv_cache: KvLayer) -> Tensor:
         poison()
-        form = HeadForm(HEADS, KV_HEADS, weights, turn, kv_cache, EPSILON)
+        form = QkvEpilogue(HEADS, KV_HEADS, weights, turn, kv_cache, EPSILON)
         return product(x, weight, form)
 
     return found + turned_errors(", in the product", exact(x, weight), weights, batch, multiply)
@@ -156,7 +158,7 @@ def turned_errors(
         1e6 ** (-torch.arange(0, D, 2, device=CUDA).double() / D)
     )
     q, k, v = (x.double() for x in heads_of(qkv))
-    expected = _turned(q, angles, weights[0]), _turned(k, angles, weights[1])
+    expected = _rotated(q, angles, weights[0]), _rotated(k, angles, weights[1])
     room = int(batch.slot_mapping.max()) + 1
     kv_cache = KvLayer(
         torch.full((room, KV_HEADS, D), float("nan"), device=CUDA, dtype=torch.bfloat16),
@@ -176,7 +178,7 @@ def turned_errors(
     ]
 
 
-def _turned(x: Tensor, angles: Tensor, weight: Tensor) -> Tensor:
+def _rotated(x: Tensor, angles: Tensor, weight: Tensor) -> Tensor:
     first, second = rms(x.double(), weight).chunk(2, -1)
     cos, sin = angles.cos()[:, None], angles.sin()[:, None]
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
@@ -203,7 +205,7 @@ def attention_errors() -> list[tuple[str, float]]:
         q, k, v = heads_of(qkv)
         kv_cache = KvLayer(normal(2200, KV_HEADS, D), normal(2200, KV_HEADS, D))
         expected = exact_attention(q, k, v, batch, kv_cache)
-        for limits in (Limits(), NEVER):
+        for limits in (DenseLimits(), NEVER):
             ours = kernels(limits)
             plan = ours.plan(batch)
             poison()

@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 
 from covey.kernels.base import ForwardBatch, KvLayer
-from covey.kernels.hopper.attend import Build, packed_attention
-from covey.kernels.hopper.gate import gate
+from covey.kernels.hopper.attention_split import DenseLimits
 from covey.kernels.hopper.kernels import HopperPlan
-from covey.kernels.hopper.norm import add_norm
-from covey.kernels.hopper.rotate import rotate_and_store
-from covey.kernels.hopper.work import Limits
+from covey.kernels.hopper.packed_attention import Build, packed_attention
+from covey.kernels.hopper.rms_norm import add_rms_norm
+from covey.kernels.hopper.rotary import rotate_and_store
+from covey.kernels.hopper.silu_and_mul import silu_and_mul
 from gpu_timing import sustained, versions
 from hopper_cases import (
     EPSILON,
@@ -59,11 +59,11 @@ def print_times(tokens: int) -> None:
     q, k, v = heads_of(qkv)
 
     def turn(used: HopperPlan, kv: KvLayer | None) -> Callable[[], object]:
-        return lambda: rotate_and_store(q, k, v, norms, None, used.turn, kv, EPSILON)
+        return lambda: rotate_and_store(q, k, v, norms, None, used.rotary, kv, EPSILON)
 
     row(
         "norm, FP8 (one of two)", tokens, tokens * HIDDEN * 7,
-        lambda: add_norm(
+        lambda: add_rms_norm(
             residual, delta, weight, epsilon=EPSILON, out_dtype=FP8, quantised=True
         ),
     )  # fmt: skip
@@ -72,7 +72,7 @@ def print_times(tokens: int) -> None:
     row("rotate and keep all", tokens, moved + tokens * KV_HEADS * D * 6, turn(keep, kv_cache))
     row(
         "gate, FP8", tokens, tokens * FFN * 5,
-        lambda: gate(both, out_dtype=FP8, quantised=True),
+        lambda: silu_and_mul(both, out_dtype=FP8, quantised=True),
     )  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def print_attention_times(tokens: int) -> None:
     )
     for label, batch in cases.items():
         qkv = normal(len(batch), QKV)
-        for limits, causal in ((Limits(causal_rows=256), "dense"), (NEVER, "packed")):
+        for limits, causal in ((DenseLimits(causal_rows=256), "dense"), (NEVER, "packed")):
             if causal == "packed" and label.endswith("4096"):
                 continue
             times = attention_times(qkv, batch, kv_cache, limits)
@@ -128,7 +128,7 @@ BUILDS = {
 
 
 def attention_times(
-    qkv: Tensor, batch: ForwardBatch, kv_cache: KvLayer, limits: Limits
+    qkv: Tensor, batch: ForwardBatch, kv_cache: KvLayer, limits: DenseLimits
 ) -> dict[str, float]:
     """Seconds a token of the dense calls and of each build of the packed kernel."""
     q, k, v = heads_of(qkv)

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 from covey.engine.readout import margins
-from covey.kernels.base import ForwardBatch, Geometry, Kernels, KvLayer
+from covey.kernels.base import AttentionConfig, ForwardBatch, Kernels, KvLayer
 from covey.kernels.choose import choose_kernels
-from covey.kernels.hopper.checks import relative_error
+from covey.kernels.hopper.launch import relative_error
 from covey.kernels.reference import ReferenceKernels
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, DenseWeights, load_weights
@@ -65,7 +65,7 @@ class Bench:
         self.spec: ModelSpec = files.spec
         self._checkpoint = open_checkpoint(files)
         spec = self.spec
-        self.shape = Geometry(
+        self.shape = AttentionConfig(
             spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
         )
         started = time.perf_counter()

@@ -151,7 +151,7 @@ def kernel_errors(results: dict[str, Any]) -> None:
 def attention_times(results: dict[str, Any]) -> None:
     """Print dense attention in BF16 and in FP8, rounding included, us a token of 36 layers."""
     from covey.kernels.base import KvLayer
-    from covey.kernels.hopper.dense8 import fp8_attention, is_worth_rounding
+    from covey.kernels.hopper.flash_attention_fp8 import fp8_attention, is_worth_rounding
     from hopper_cases import (
         KV_HEADS,
         QKV,

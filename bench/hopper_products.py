@@ -20,12 +20,11 @@ import torch
 from torch import Tensor
 
 from covey.kernels.base import Activation, Weight
-from covey.kernels.hopper import gemm
-from covey.kernels.hopper.checks import relative_error
-from covey.kernels.hopper.fp8 import multiply_layout
-from covey.kernels.hopper.gate import gate
-from covey.kernels.hopper.products import ByHeads, Products
-from covey.kernels.hopper.rotate import HeadForm, rotate_and_store
+from covey.kernels.hopper import linear
+from covey.kernels.hopper.launch import gemm_layout, relative_error
+from covey.kernels.hopper.linear import LinearBackend, QkvProduct
+from covey.kernels.hopper.rotary import QkvEpilogue, rotate_and_store
+from covey.kernels.hopper.silu_and_mul import silu_and_mul
 from gpu_timing import poison, sustained, versions
 from hopper_cases import (
     CUDA,
@@ -50,32 +49,32 @@ ROWS = (1, 63, 128, 129, 1021, 4100, 32768)
 ODD = ("three strips", 384, 512)  # columns that no pair of strips divides
 
 
-def deep_gemm() -> Products:
+def deep_gemm() -> LinearBackend:
     """DeepGEMM, which compiles a kernel for every shape at its first use, and the gate."""
     import deep_gemm as library
 
     def multiply(x: Activation, weight: Weight) -> Tensor:
-        values, scales = multiply_layout(x)
+        values, scales = gemm_layout(x)
         out = torch.empty(len(values), len(weight.values), device=CUDA, dtype=torch.bfloat16)
         left, right = (values, scales), (weight.values, weight.scales)
         library.fp8_gemm_nt(left, right, out, disable_ue8m0_cast=True)
         return out[: len(x.values)]
 
     def gated(x: Activation, weight: Weight) -> Activation:
-        return gate(multiply(x, weight), out_dtype=FP8, quantised=True)
+        return silu_and_mul(multiply(x, weight), out_dtype=FP8, quantised=True)
 
-    return Products(multiply, gated)
+    return LinearBackend(multiply, gated)
 
 
-def peers() -> dict[str, Products]:
+def peers() -> dict[str, LinearBackend]:
     """All products that can run here, by name."""
-    found = {"Covey": gemm.own_products(CUDA), "torch": gemm.torch_products(CUDA)}
+    found = {"Covey": linear.covey_backend(CUDA), "torch": linear.torch_backend(CUDA)}
     if importlib.util.find_spec("deep_gemm") is not None:
         found["DeepGEMM"] = deep_gemm()
     return found
 
 
-def print_errors(products: dict[str, Products]) -> bool:
+def print_errors(products: dict[str, LinearBackend]) -> bool:
     """Print the errors of all products; whether each is under its limit."""
     good = True
     for rows in ROWS:
@@ -98,7 +97,7 @@ def print_errors(products: dict[str, Products]) -> bool:
     return good
 
 
-def print_gated_errors(products: dict[str, Products], rows: int) -> bool:
+def print_gated_errors(products: dict[str, LinearBackend], rows: int) -> bool:
     """The same of the gated product: of its values, of its scales, and equal bytes."""
     x, weight = random_product(rows, 2 * FFN, HIDDEN)
     first, second = exact(x, weight).chunk(2, 1)
@@ -108,7 +107,7 @@ def print_gated_errors(products: dict[str, Products], rows: int) -> bool:
     good = True
     for name, product in products.items():
         poison()
-        found = product.gated(x, weight)
+        found = product.silu_and_mul(x, weight)
         assert found.scales is not None
         wide = found.values.double() * found.scales.double().repeat_interleave(128, 1)
         values, factors = relative_error(wide, expected), relative_error(found.scales, scales)
@@ -122,7 +121,7 @@ def print_gated_errors(products: dict[str, Products], rows: int) -> bool:
     return good
 
 
-def print_times(products: dict[str, Products], rows: int, seconds: float) -> None:
+def print_times(products: dict[str, LinearBackend], rows: int, seconds: float) -> None:
     """Print microseconds, of a layer and of 36 layers a token, and TFLOPS."""
     print(f"{rows:,} rows{'':<28}us/layer  us/token x 36   TFLOPS")
     totals = dict.fromkeys(products, 0.0)
@@ -144,12 +143,12 @@ def print_times(products: dict[str, Products], rows: int, seconds: float) -> Non
         print(f"  {name:<10}{'all':<20}{total * 1e6:12.1f}{total / rows * 36e6:13.3f}", flush=True)
 
 
-def print_head_times(products: dict[str, Products], rows: int, seconds: float) -> None:
+def print_head_times(products: dict[str, LinearBackend], rows: int, seconds: float) -> None:
     """Print queries, keys and values, normed and turned within the product or behind it."""
     x, weight = random_product(rows, QKV, HIDDEN)
-    turn = kernels().plan(batch_of([(rows, -1, 0)])).turn
+    turn = kernels().plan(batch_of([(rows, -1, 0)])).rotary
     norms = normal(D), normal(D)
-    form = HeadForm(HEADS, KV_HEADS, norms, turn, None, EPSILON)
+    form = QkvEpilogue(HEADS, KV_HEADS, norms, turn, None, EPSILON)
     for name, product in products.items():
         ways: dict[str, Callable[[], object]] = {}
         if product.heads is not None:
@@ -167,7 +166,7 @@ def print_head_times(products: dict[str, Products], rows: int, seconds: float) -
 
 
 def _by_heads(
-    product: ByHeads, x: Activation, weight: Weight, form: HeadForm
+    product: QkvProduct, x: Activation, weight: Weight, form: QkvEpilogue
 ) -> Callable[[], object]:
     return lambda: product(x, weight, form)
 

@@ -13,22 +13,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from covey.kernels.base import Activation, Geometry, Weight
+from covey.kernels.base import Activation, AttentionConfig, Weight
 from covey.kernels.reference import ReferenceKernels
 
 pytest.importorskip("triton", reason="Triton has no build for this platform")
 
 if TYPE_CHECKING:
-    from covey.kernels.hopper.dense import DeviceCall
-    from covey.kernels.hopper.work import Limits
+    from covey.kernels.hopper.attention_split import DenseLimits
+    from covey.kernels.hopper.flash_attention import DeviceCall
 
 CPU = torch.device("cpu")
 
 
-def geometry(heads: int, kv_heads: int, d_head: int) -> Geometry:
+def attention_config(heads: int, kv_heads: int, d_head: int) -> AttentionConfig:
     """A shape with the rotary frequencies of base 10,000."""
     exponents = torch.arange(0, d_head, 2) / d_head
-    return Geometry(heads, kv_heads, d_head, 1e-6, 10000.0**-exponents)
+    return AttentionConfig(heads, kv_heads, d_head, 1e-6, 10000.0**-exponents)
 
 
 def dense(q: Tensor, k: Tensor, v: Tensor, call: DeviceCall, scale: float) -> tuple[Tensor, Tensor]:
@@ -59,11 +59,11 @@ def widened(x: Activation, weight: Weight) -> Tensor:
 
 
 def both_kernels(
-    shape: Geometry, dtype: torch.dtype, limits: Limits | None = None
+    shape: AttentionConfig, dtype: torch.dtype, limits: DenseLimits | None = None
 ) -> tuple[object, ReferenceKernels]:
     """The Hopper kernels under the interpreter, and the reference in the same dtype."""
-    from covey.kernels.hopper.gemm import torch_products
     from covey.kernels.hopper.kernels import HopperKernels
+    from covey.kernels.hopper.linear import torch_backend
 
-    ours = HopperKernels(shape, CPU, dtype, False, torch_products(CPU), dense, limits)
+    ours = HopperKernels(shape, CPU, dtype, False, torch_backend(CPU), dense, limits)
     return ours, ReferenceKernels(shape, CPU, dtype)

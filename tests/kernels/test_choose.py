@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from covey.kernels import choose
-from covey.kernels.base import Geometry
+from covey.kernels.base import AttentionConfig
 from covey.kernels.reference import ReferenceKernels
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 
-def shape(d_head: int = 128) -> Geometry:
-    return Geometry(4, 2, d_head, 1e-6, torch.ones(d_head // 2))
+def shape(d_head: int = 128) -> AttentionConfig:
+    return AttentionConfig(4, 2, d_head, 1e-6, torch.ones(d_head // 2))
 
 
 @pytest.fixture

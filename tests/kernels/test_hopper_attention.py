@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 import torch
 
-from covey.kernels.base import Activation, ForwardBatch, Geometry, KvLayer, Weight
-from covey.kernels.hopper.checks import padded
-from covey.kernels.hopper.work import Limits
+from covey.kernels.base import Activation, AttentionConfig, ForwardBatch, KvLayer, Weight
+from covey.kernels.hopper.attention_split import DenseLimits
+from covey.kernels.hopper.launch import padded
 from kernels import interpreted
 from kernels.forests import forest, random_forest, some_rows
 
-SMALL = Limits(dense_keys=6, dense_rows=4, causal_rows=10)
-NEVER = Limits(dense_keys=10**9, dense_rows=1, causal_rows=10**9)
+SMALL = DenseLimits(dense_keys=6, dense_rows=4, causal_rows=10)
+NEVER = DenseLimits(dense_keys=10**9, dense_rows=1, causal_rows=10**9)
 
 
 def attend_both(
-    shape: Geometry,
+    shape: AttentionConfig,
     batch: ForwardBatch,
     rows: np.ndarray | None,
-    limits: Limits,
+    limits: DenseLimits,
     dtype: torch.dtype,
 ) -> float:
     """Largest error of our attention beside the reference in float32."""
@@ -47,18 +47,18 @@ def attend_both(
 
 @pytest.mark.parametrize("limits", [SMALL, NEVER], ids=["dense", "packed"])
 @pytest.mark.parametrize("seed", range(6))
-def test_attention_is_the_reference_over_random_forests(seed: int, limits: Limits) -> None:
+def test_attention_is_the_reference_over_random_forests(seed: int, limits: DenseLimits) -> None:
     rng = np.random.default_rng(seed)
     heads, kv_heads, d_head = [(4, 1, 16), (8, 2, 16), (9, 3, 32), (2, 2, 16)][seed % 4]
     batch = random_forest(rng, int(rng.integers(1, 70)), [2.0, 9.0][seed % 2], kv_cache=60)
     rows = some_rows(rng, batch, 0.3) if seed % 3 == 2 else None
-    shape = interpreted.geometry(heads, kv_heads, d_head)
+    shape = interpreted.attention_config(heads, kv_heads, d_head)
     assert attend_both(shape, batch, rows, limits, torch.float32) < 1e-5
 
 
 def test_half_precision_keeps_its_own_rounding() -> None:
     batch = random_forest(np.random.default_rng(9), 50, 5.0, kv_cache=60)
-    error = attend_both(interpreted.geometry(8, 2, 16), batch, None, SMALL, torch.float16)
+    error = attend_both(interpreted.attention_config(8, 2, 16), batch, None, SMALL, torch.float16)
     assert error < 4e-3
 
 
@@ -66,15 +66,15 @@ def test_a_row_without_a_part_is_not_touched_by_its_garbage() -> None:
     """Rows between the sequences of a dense call hold NaN in the stand-in."""
     parents = [-1 if i in (0, 3, 20) else i - 1 for i in range(24)]
     batch = forest(parents, [(3, 20, 0, 30)])
-    shape = interpreted.geometry(4, 2, 16)
+    shape = interpreted.attention_config(4, 2, 16)
     assert attend_both(shape, batch, None, SMALL, torch.float32) < 1e-5
 
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_quantised_heads_carry_a_scale_each(count: int) -> None:
-    from covey.kernels.hopper.attend import packed_attention
+    from covey.kernels.hopper.packed_attention import packed_attention
 
-    shape = interpreted.geometry(4, 2, 128)
+    shape = interpreted.attention_config(4, 2, 128)
     ours, theirs = interpreted.both_kernels(shape, torch.float32)
     torch.manual_seed(3)
     batch = forest([i - 1 for i in range(count)], [])

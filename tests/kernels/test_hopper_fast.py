@@ -12,22 +12,21 @@ import torch
 from torch import Tensor
 
 from covey.errors import ModelError, RunError
-from covey.kernels.base import Activation, Geometry, KvLayer, Weight
-from covey.kernels.scales import by_blocks, rounded, widened
+from covey.kernels.base import Activation, AttentionConfig, KvLayer, Weight
+from covey.kernels.scales import dequantise, quantise, quantise_weight
 
 pytest.importorskip("triton", reason="Triton has no build for this platform")
 
-from covey.kernels.hopper import dense8, gemm
-from covey.kernels.hopper.dense import DeviceCall
+from covey.kernels.hopper import flash_attention_fp8, linear
+from covey.kernels.hopper.attention_split import DenseLimits
+from covey.kernels.hopper.flash_attention import DeviceCall
 from covey.kernels.hopper.kernels import HopperKernels
-from covey.kernels.hopper.products import Products
-from covey.kernels.hopper.trial import products_error
-from covey.kernels.hopper.work import Limits
+from covey.kernels.hopper.linear import LinearBackend, backend_error
 from kernels import interpreted
 from kernels.forests import forest, random_forest
-from kernels.test_hopper_glue import near
+from kernels.test_hopper_elementwise import near
 
-SMALL = Limits(dense_keys=6, dense_rows=4, causal_rows=10)
+SMALL = DenseLimits(dense_keys=6, dense_rows=4, causal_rows=10)
 
 
 def test_blocks_are_widened_and_rounded_again_with_an_error_of_the_rounding_only() -> None:
@@ -35,24 +34,26 @@ def test_blocks_are_widened_and_rounded_again_with_an_error_of_the_rounding_only
     scales = torch.rand(2, 3) + 0.1
     blocks = Weight(torch.randn(256, 384).to(torch.float8_e4m3fn), scales)
     exact = blocks.values.float() * scales.repeat_interleave(128, 0).repeat_interleave(128, 1)
-    assert torch.equal(widened(blocks.values, blocks.scales), exact)
+    assert torch.equal(dequantise(blocks.values, blocks.scales), exact)
     assert torch.equal(blocks.rows(128, 256).scales, scales[1:])
-    near(widened(*rounded(exact, 128, torch.float32)), exact.double())
-    again = by_blocks(Weight(exact))
+    near(dequantise(*quantise(exact, 128, torch.float32)), exact.double())
+    again = quantise_weight(Weight(exact))
     # The largest of a block was rounded, too, so that its scale moves by as much.
     assert again.scales is not None and again.scales.shape == scales.shape
     assert torch.isfinite(again.values.float()).all()
-    error = (widened(again.values, again.scales) - exact).norm() / exact.norm()
+    error = (dequantise(again.values, again.scales) - exact).norm() / exact.norm()
     assert error < 4e-2
 
 
 def test_the_trial_sees_a_wrong_scale_of_the_gated_product() -> None:
     def multiply(x: Activation, weight: Weight) -> Tensor:
-        return (widened(x.values, x.scales) @ widened(weight.values, weight.scales).T).bfloat16()
+        return (
+            dequantise(x.values, x.scales) @ dequantise(weight.values, weight.scales).T
+        ).bfloat16()
 
     def gated(x: Activation, weight: Weight) -> Activation:
         first, second = multiply(x, weight).float().chunk(2, 1)
-        return Activation(*rounded(first * first.sigmoid() * second, 128, torch.float8_e4m3fn))
+        return Activation(*quantise(first * first.sigmoid() * second, 128, torch.float8_e4m3fn))
 
     def larger(x: Activation, weight: Weight) -> Activation:
         found = gated(x, weight)
@@ -60,8 +61,8 @@ def test_the_trial_sees_a_wrong_scale_of_the_gated_product() -> None:
         return Activation(found.values, found.scales * 1.02)
 
     cpu = torch.device("cpu")
-    assert products_error(Products(multiply, gated), cpu) is None
-    wrong = products_error(Products(multiply, larger), cpu)
+    assert backend_error(LinearBackend(multiply, gated), cpu) is None
+    wrong = backend_error(LinearBackend(multiply, larger), cpu)
     assert wrong is not None and wrong > 1e-2
 
 
@@ -73,9 +74,9 @@ def test_sequences_are_copied_together_and_scaled_by_head() -> None:
     into = torch.tensor([0, 17, 17], dtype=torch.int32)
     ranges = (starts, counts, into)
     with pytest.raises(RunError, match="the heads of x are apart"):
-        dense8.round_sequences(x, 2, ranges, 21, 38, torch.float32)
+        flash_attention_fp8.round_sequences(x, 2, ranges, 21, 38, torch.float32)
     x = torch.randn(60, 9 * 8)[:, :48].view(60, 6, 8)  # rows of a wider matrix
-    found, factors = dense8.round_sequences(x, 2, ranges, 21, 38, torch.float32)
+    found, factors = flash_attention_fp8.round_sequences(x, 2, ranges, 21, 38, torch.float32)
     assert found.shape == (38, 6, 8) and factors.shape == (3, 2)
     wide = found.view(38, 2, 24)
     for b in (0, 2):
@@ -111,14 +112,16 @@ def stand_in(
 
 @pytest.mark.parametrize("seed", range(2))
 def test_dense_calls_in_fp8_see_the_same_keys(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense8, "_FP8", torch.float32)
-    monkeypatch.setattr(dense8, "run_flash_attention", stand_in)
-    shape = interpreted.geometry(4, 2, 16)
+    monkeypatch.setattr(flash_attention_fp8, "_FP8", torch.float32)
+    monkeypatch.setattr(flash_attention_fp8, "run_flash_attention", stand_in)
+    shape = interpreted.attention_config(4, 2, 16)
     rng = np.random.default_rng(seed)
     batch = random_forest(rng, 60, [4.0, 20.0][seed % 2], kv_cache=60)
     cpu = torch.device("cpu")
-    no_products = gemm.torch_products(cpu)
-    ours = HopperKernels(shape, cpu, torch.float32, False, no_products, dense8.fp8_attention, SMALL)
+    no_products = linear.torch_backend(cpu)
+    ours = HopperKernels(
+        shape, cpu, torch.float32, False, no_products, flash_attention_fp8.fp8_attention, SMALL
+    )
     _, theirs = interpreted.both_kernels(shape, torch.float32)
     assert ours.plan(batch).calls
     torch.manual_seed(seed)
@@ -135,7 +138,9 @@ def call_of(batch_rows: int, span: int) -> DeviceCall:
     """The dense call of so many rows behind a span of the KV cache."""
     spans = [(0, batch_rows, 0, span)] if span else []
     parents = [-1 if span else row - 1 for row in range(batch_rows)]
-    ours, _ = interpreted.both_kernels(interpreted.geometry(4, 2, 16), torch.float32, Limits())
+    ours, _ = interpreted.both_kernels(
+        interpreted.attention_config(4, 2, 16), torch.float32, DenseLimits()
+    )
     (call,) = ours.plan(forest(parents, spans)).calls
     return call
 
@@ -152,7 +157,7 @@ def test_calls_run_in_fp8_where_rounding_costs_less_than_it_saves(
     assert (call.queries, call.keys) == (rows, keys)
     assert call.pairs == (rows * keys if span else rows * rows // 2)
     assert call.key_offsets.tolist() == [0, keys]
-    assert dense8.is_worth_rounding(call) is pays
+    assert flash_attention_fp8.is_worth_rounding(call) is pays
 
 
 @pytest.mark.parametrize("failure", ["missing", "wrong"])
@@ -165,26 +170,28 @@ def test_fp8_attention_that_does_not_work_is_refused_with_the_reason(
         out, lse = stand_in(*arguments)
         return out * 1.2, lse
 
-    monkeypatch.setattr(dense8, "_FP8", torch.float32)
-    monkeypatch.setattr(dense8, "run_flash_attention", run)
-    monkeypatch.setattr(dense8, "load_flash_attention", lambda: interpreted.dense)
+    monkeypatch.setattr(flash_attention_fp8, "_FP8", torch.float32)
+    monkeypatch.setattr(flash_attention_fp8, "run_flash_attention", run)
+    monkeypatch.setattr(flash_attention_fp8, "load_flash_attention", lambda: interpreted.dense)
     reason = "fp8 was not built" if failure == "missing" else "it is wrong by 2"
     with pytest.raises(ModelError, match=rf"{reason}.*Leave fast='fp8-attention' out"):
-        dense8.load_fp8_attention(geometry(), torch.device("cpu"))
+        flash_attention_fp8.load_fp8_attention(attention_config(), torch.device("cpu"))
 
 
 def test_fp8_attention_that_works_leaves_small_calls_exact(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dense8, "_FP8", torch.float32)
-    monkeypatch.setattr(dense8, "run_flash_attention", stand_in)
-    monkeypatch.setattr(dense8, "load_flash_attention", lambda: lambda *_: ("exact", None))
-    attention = dense8.load_fp8_attention(geometry(), torch.device("cpu"))
-    monkeypatch.setattr(dense8, "fp8_attention", lambda *_: ("rounded", None))
+    monkeypatch.setattr(flash_attention_fp8, "_FP8", torch.float32)
+    monkeypatch.setattr(flash_attention_fp8, "run_flash_attention", stand_in)
+    monkeypatch.setattr(
+        flash_attention_fp8, "load_flash_attention", lambda: lambda *_: ("exact", None)
+    )
+    attention = flash_attention_fp8.load_fp8_attention(attention_config(), torch.device("cpu"))
+    monkeypatch.setattr(flash_attention_fp8, "fp8_attention", lambda *_: ("rounded", None))
     q = k = v = torch.empty(0, 2, 16)
     found = [attention(q, k, v, call_of(rows, 4096), 1.0)[0] for rows in (100, 2000)]
     assert found == ["exact", "rounded"]
 
 
-def geometry() -> Geometry:
-    return interpreted.geometry(4, 2, 16)
+def attention_config() -> AttentionConfig:
+    return interpreted.attention_config(4, 2, 16)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.kernels.base import Activation, ForwardBatch, Geometry, KvLayer, Weight
+from covey.kernels.base import Activation, AttentionConfig, ForwardBatch, KvLayer, Weight
 from covey.kernels.reference import ReferenceKernels
 
 CPU = torch.device("cpu")
@@ -17,7 +17,7 @@ HEADS, KV_HEADS, D_HEAD = 4, 2, 8
 
 def make_kernels(*, quantised: bool = False) -> ReferenceKernels:
     frequencies = torch.tensor([1.0, 0.5, 0.25, 0.125])
-    geometry = Geometry(HEADS, KV_HEADS, D_HEAD, 1e-5, frequencies)
+    geometry = AttentionConfig(HEADS, KV_HEADS, D_HEAD, 1e-5, frequencies)
     return ReferenceKernels(geometry, CPU, torch.float32, quantised)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from covey.kernels.base import ForwardBatch, Geometry
+from covey.kernels.base import AttentionConfig, ForwardBatch
 from covey.kernels.reference import ReferenceKernels
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
@@ -48,7 +48,9 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def load_ours(folder: Path) -> DenseModel[Any]:
     files = ModelFiles(folder)
     spec, cpu = files.spec, torch.device("cpu")
-    geometry = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
+    geometry = AttentionConfig(
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+    )
     weights = load_weights(spec, open_checkpoint(files), cpu, torch.float32)
     return DenseModel(spec, weights, ReferenceKernels(geometry, cpu, torch.float32))
 

@@ -16,10 +16,10 @@ from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel, planned_costs, rates_key
 from covey.errors import InputError, ModelError
 from covey.kernels import choose
-from covey.kernels.base import Geometry, Kernels, Weight
+from covey.kernels.base import AttentionConfig, Kernels, Weight
 from covey.kernels.fast import EXACT, FAST_NAMES, Fast, read_fast
 from covey.kernels.reference import ReferenceKernels
-from covey.kernels.scales import by_blocks
+from covey.kernels.scales import quantise_weight
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
@@ -61,7 +61,7 @@ def test_a_processor_refuses_what_it_cannot_do(pair: tuple[Any, Path], name: str
 
 
 def test_another_card_is_refused_by_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    shape = Geometry(4, 2, 64, 1e-6, torch.ones(32))
+    shape = AttentionConfig(4, 2, 64, 1e-6, torch.ones(32))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA A100")
     with pytest.raises(ModelError, match=r"fp8-attention cannot run here: .* an NVIDIA A100"):
@@ -69,7 +69,7 @@ def test_another_card_is_refused_by_its_reason(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_heads_that_are_no_group_are_refused_in_fp8(monkeypatch: pytest.MonkeyPatch) -> None:
-    shape = Geometry(4, 2, 64, 1e-6, torch.ones(32))
+    shape = AttentionConfig(4, 2, 64, 1e-6, torch.ones(32))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     monkeypatch.setattr(choose, "missing_package", lambda: None)
     asked: list[tuple[Any, ...]] = []
@@ -80,7 +80,7 @@ def test_heads_that_are_no_group_are_refused_in_fp8(monkeypatch: pytest.MonkeyPa
     assert reason is not None and "heads of 128" in reason
     with pytest.raises(ModelError, match=r"fp8-blocks cannot run here: .*heads of 128"):
         choose.choose_kernels(shape, GPU, torch.bfloat16, False, Fast(blocks=True))
-    wide = Geometry(4, 2, 128, 1e-6, torch.ones(64))
+    wide = AttentionConfig(4, 2, 128, 1e-6, torch.ones(64))
     for fast in (EXACT, Fast(blocks=True), Fast(attention=True)):
         assert choose.choose_kernels(wide, GPU, torch.bfloat16, False, fast)[1] == "chosen"
     assert [rest for _, _, *rest in asked] == [[False, False], [True, False], [False, True]]
@@ -89,8 +89,10 @@ def test_heads_that_are_no_group_are_refused_in_fp8(monkeypatch: pytest.MonkeyPa
 def logits(folder: Path, quantised: bool, ids: list[int]) -> torch.Tensor:
     files = ModelFiles(folder)
     spec = files.spec
-    shape = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
-    weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32, by_blocks)
+    shape = AttentionConfig(
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+    )
+    weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32, quantise_weight)
     scales = weights.layers[0].down.scales
     assert scales is not None and scales.shape == (spec.hidden // 128, 3)
     reference = ReferenceKernels(shape, CPU, torch.float32, quantised)
@@ -109,9 +111,9 @@ def test_a_rounded_model_is_near_the_exact_one(pair: tuple[Any, Path]) -> None:
 
 def test_matrices_that_the_products_cannot_take_are_refused_with_the_mend() -> None:
     with pytest.raises(ModelError, match=r"fast='fp8-blocks' .*one of 128 x 64\. Leave it out"):
-        by_blocks(Weight(torch.randn(128, 64)))
+        quantise_weight(Weight(torch.randn(128, 64)))
     with pytest.raises(ModelError, match=r"holds blocks of FP8 already: leave fast='fp8-blocks'"):
-        by_blocks(by_blocks(Weight(torch.randn(128, 128))))
+        quantise_weight(quantise_weight(Weight(torch.randn(128, 128))))
 
 
 def open_engine(folder: Path, fast: tuple[str, ...]) -> LoadedEngine:
@@ -126,7 +128,11 @@ def test_each_way_has_answers_rates_and_records_of_its_own(
     folder = pair[1]
 
     def reference(
-        geometry: Geometry, device: torch.device, dtype: torch.dtype, quantised: bool, fast: Fast
+        geometry: AttentionConfig,
+        device: torch.device,
+        dtype: torch.dtype,
+        quantised: bool,
+        fast: Fast,
     ) -> tuple[Kernels[Any], None]:
         return ReferenceKernels(geometry, device, dtype, fast.blocks), None
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from covey.errors import ModelError
-from covey.kernels.base import Geometry
+from covey.kernels.base import AttentionConfig
 from covey.kernels.reference import ReferenceKernels
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
@@ -54,7 +54,9 @@ def pair(tmp_path: Path) -> tuple[Any, Path]:
 def load_ours(folder: Path, *, quantised: bool) -> DenseModel[Any]:
     files = ModelFiles(folder)
     spec, cpu = files.spec, torch.device("cpu")
-    geometry = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
+    geometry = AttentionConfig(
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+    )
     weights = load_weights(spec, open_checkpoint(files), cpu, torch.float32)
     return DenseModel(spec, weights, ReferenceKernels(geometry, cpu, torch.float32, quantised))
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from covey.kernels.base import ForwardBatch, Geometry
-from covey.kernels.hopper.work import Limits
+from covey.kernels.base import AttentionConfig, ForwardBatch
+from covey.kernels.hopper.attention_split import DenseLimits
 from covey.models.dense import DenseModel, DenseWeights, LayerWeights, Weight
 from covey.models.rope import frequencies
 from covey.models.spec import ModelSpec, WeightDtype
@@ -61,8 +61,10 @@ def random_weights() -> DenseWeights:
 
 @pytest.fixture(scope="module")
 def models() -> tuple[DenseModel, DenseModel]:
-    shape = Geometry(SPEC.heads, SPEC.kv_heads, SPEC.d_head, SPEC.norm_eps, frequencies(SPEC))
-    limits = Limits(dense_keys=8, dense_rows=4, causal_rows=20)
+    shape = AttentionConfig(
+        SPEC.heads, SPEC.kv_heads, SPEC.d_head, SPEC.norm_eps, frequencies(SPEC)
+    )
+    limits = DenseLimits(dense_keys=8, dense_rows=4, causal_rows=20)
     weights = random_weights()
     ours, theirs = interpreted.both_kernels(shape, torch.float32, limits)
     return DenseModel(SPEC, weights, ours), DenseModel(SPEC, weights, theirs)

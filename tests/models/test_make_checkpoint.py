@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from covey.engine.readout import answer_tokens
-from covey.kernels.base import Geometry
+from covey.kernels.base import AttentionConfig
 from covey.kernels.reference import ReferenceKernels
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
@@ -38,7 +38,9 @@ def logits(folder: Path) -> torch.Tensor:
     files = ModelFiles(folder)
     spec = files.spec
     weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32)
-    shape = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
+    shape = AttentionConfig(
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+    )
     model = DenseModel(spec, weights, ReferenceKernels(shape, CPU, torch.float32))
     return model.logits(prompts_batch([random_ids(20, spec.vocab, 4)]), None)[0]
 

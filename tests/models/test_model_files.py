@@ -25,7 +25,7 @@ from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel
 from covey.errors import ModelError
 from covey.hardware.devices import memory_bytes
-from covey.kernels.base import Geometry
+from covey.kernels.base import AttentionConfig
 from covey.kernels.reference import ReferenceKernels
 from covey.models import reading
 from covey.models.checkpoint import open_checkpoint
@@ -80,7 +80,9 @@ def fingerprint(path: Path) -> str:
 def test_gguf_gives_the_logits_of_transformers(path: Path, theirs: Any) -> None:
     files = ModelFiles(path)
     spec = files.spec
-    shape = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
+    shape = AttentionConfig(
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+    )
     weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32)
     ids = random_ids(40, VOCAB, seed=1)
     found = DenseModel(spec, weights, ReferenceKernels(shape, CPU, torch.float32)).logits(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from covey.engine.readout import answer_tokens, margins
-from covey.kernels.base import Geometry
+from covey.kernels.base import AttentionConfig
 from covey.kernels.reference import ReferenceKernels
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
@@ -30,7 +30,9 @@ def theirs() -> Any:
 def ours() -> DenseModel[Any]:
     files = ModelFiles(smollm2_path())
     spec, cpu = files.spec, torch.device("cpu")
-    geometry = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
+    geometry = AttentionConfig(
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+    )
     weights = load_weights(spec, open_checkpoint(files), cpu, torch.float32)
     return DenseModel(spec, weights, ReferenceKernels(geometry, cpu, torch.float32))
 

@@ -6,7 +6,7 @@ import torch
 
 from covey.engine.base import OutOfMemory
 from covey.kernels.base import KvLayer
-from covey.kernels.memory import is_out_of_memory
+from covey.kernels.device_memory import is_out_of_memory
 from covey.models.spec import ModelSpec
 
 

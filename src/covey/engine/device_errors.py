@@ -9,7 +9,7 @@ import torch
 
 from covey.engine.base import OutOfMemory
 from covey.errors import RunError, first_line
-from covey.kernels.memory import is_out_of_memory
+from covey.kernels.device_memory import is_out_of_memory
 
 # How errors of CUDA begin that are no AcceleratorError.
 _FAILURES = ("CUDA error", "Triton Error")

@@ -23,12 +23,12 @@ from covey.errors import InputError, ModelError, RunError
 from covey.hardware import forks
 from covey.hardware.devices import memory_bytes
 from covey.hardware.rates import Rates
-from covey.kernels.base import Geometry
+from covey.kernels.base import AttentionConfig
 from covey.kernels.choose import choose_kernels
+from covey.kernels.device_memory import is_out_of_memory
 from covey.kernels.fast import EXACT, Fast
-from covey.kernels.memory import is_out_of_memory
 from covey.kernels.reference import ReferenceKernels
-from covey.kernels.scales import by_blocks
+from covey.kernels.scales import quantise_weight
 from covey.models.checkpoint import open_checkpoint
 from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
@@ -197,13 +197,15 @@ def _loaded(
     else:
         check_memory(spec, memory_bytes())
     dtype = torch.float32 if where.type == "cpu" else torch.bfloat16
-    geometry = Geometry(spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec))
-    kernels, chosen = choose_kernels(geometry, where, dtype, quantised, fast)
+    config = AttentionConfig(
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+    )
+    kernels, chosen = choose_kernels(config, where, dtype, quantised, fast)
     if chosen is not None:
         slow = isinstance(kernels, ReferenceKernels)
         _LOG.log(logging.WARNING if slow else logging.INFO, "%s: %s", name, chosen)
     answers = answer_tokens(encoder)
-    rounding = by_blocks if fast.blocks else None
+    rounding = quantise_weight if fast.blocks else None
     model = DenseModel(spec, load_weights(spec, checkpoint, where, dtype, rounding), kernels)
     identity = [checkpoint.fingerprint(), encoder.fingerprint, str(spec), layout, str(dtype)]
     computed = " ".join([type(kernels).__name__, *fast.names])

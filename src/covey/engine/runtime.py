@@ -14,6 +14,7 @@ from covey.engine.labels import Wanted
 from covey.engine.readout import AnswerTokens, margins
 from covey.errors import ModelError
 from covey.kernels.base import ForwardBatch, KvLayer, Plan
+from covey.kernels.device_memory import upload
 from covey.models.dense import DenseModel
 
 
@@ -98,11 +99,7 @@ class Runtime(Generic[Plan]):
         return torch.cat([margins(logits[:, :count], self._true_count), chosen])
 
     def _uploaded(self, numbers: Int64) -> Tensor:
-        """Numbers on the device; a copy from plain memory would wait for earlier chunks."""
-        found = torch.from_numpy(numbers)
-        if self._device.type == "cuda":
-            found = found.pin_memory()
-        return found.to(self._device, non_blocking=True)
+        return upload(torch.from_numpy(numbers), self._device)
 
 
 class _Done:

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from covey.arrays import Int32, Int64
+from covey.kernels.fp8_format import FP8_BLOCK
 
 
 @dataclass(frozen=True, slots=True)
-class Geometry:
+class AttentionConfig:
     """What the attention and norm kernels must know of a model.
 
     Attributes:
@@ -89,7 +90,9 @@ class Weight:
         """Some output rows, views; multiples of 128 where blocks have scales."""
         if self.scales is None:
             return Weight(self.values[start:stop])
-        return Weight(self.values[start:stop], self.scales[start // 128 : -(-stop // 128)])
+        return Weight(
+            self.values[start:stop], self.scales[start // FP8_BLOCK : -(-stop // FP8_BLOCK)]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +221,7 @@ class Kernels(Protocol[Plan]):
         """
         ...
 
-    def gated(self, x: Activation, weight: Weight) -> Activation:
+    def silu_and_mul(self, x: Activation, weight: Weight) -> Activation:
         """silu(gate) * up, where x @ weight.T is gate beside up.
 
         Args:

@@ -8,16 +8,16 @@ from typing import Any
 import torch
 
 from covey.errors import ModelError
-from covey.kernels.base import Geometry, Kernels
+from covey.kernels.base import AttentionConfig, Kernels
 from covey.kernels.fast import EXACT, Fast
+from covey.kernels.fp8_format import FP8_GROUP
 from covey.kernels.reference import ReferenceKernels
 
 _HEAD_WIDTHS = (64, 128, 256)  # powers of two that FlashAttention-3 has kernels for
-_FP8_HEAD_WIDTH = 128  # a head is one group of the output projection's input
 
 
 def choose_kernels(
-    geometry: Geometry,
+    config: AttentionConfig,
     device: torch.device,
     dtype: torch.dtype,
     quantised: bool,
@@ -26,7 +26,7 @@ def choose_kernels(
     """The fastest kernels that can run here, and a sentence to show the user.
 
     Args:
-        geometry: the model's shape.
+        config: the model's shape.
         device: where its tensors lie.
         dtype: of the residual stream.
         quantised: whether linear layers take FP8.
@@ -40,16 +40,16 @@ def choose_kernels(
     """
     if device.type != "cuda":
         _refuse(fast, "the Hopper kernels need an H100, H200 or H20, and this is a processor")
-        return ReferenceKernels(geometry, device, dtype, quantised), None
+        return ReferenceKernels(config, device, dtype, quantised), None
     quantised = quantised or fast.blocks
-    reason = unfit(geometry, device, dtype, quantised)
+    reason = unfit(config, device, dtype, quantised)
     if reason is not None:
         _refuse(fast, reason)
         sentence = f"This GPU runs the reference kernels, many times slower: {reason}."
-        return ReferenceKernels(geometry, device, dtype, quantised), sentence
+        return ReferenceKernels(config, device, dtype, quantised), sentence
     from covey.kernels.hopper.kernels import load_hopper
 
-    return load_hopper(geometry, device, quantised, fast.attention)
+    return load_hopper(config, device, quantised, fast.attention)
 
 
 def _refuse(fast: Fast, reason: str) -> None:
@@ -62,13 +62,13 @@ def _refuse(fast: Fast, reason: str) -> None:
 
 
 def unfit(
-    geometry: Geometry, device: torch.device, dtype: torch.dtype, quantised: bool
+    config: AttentionConfig, device: torch.device, dtype: torch.dtype, quantised: bool
 ) -> str | None:
     """Why the Hopper kernels cannot run a model on a GPU, None where they can."""
     if torch.cuda.get_device_capability(device) != (9, 0):
         name = torch.cuda.get_device_name(device)
         return f"the Hopper kernels need an H100, H200 or H20, and this is an {name}"
-    return missing_package() or unfit_shape(geometry, dtype, quantised)
+    return missing_package() or unfit_shape(config, dtype, quantised)
 
 
 def missing_package() -> str | None:
@@ -79,12 +79,13 @@ def missing_package() -> str | None:
     return None
 
 
-def unfit_shape(geometry: Geometry, dtype: torch.dtype, quantised: bool) -> str | None:
+def unfit_shape(config: AttentionConfig, dtype: torch.dtype, quantised: bool) -> str | None:
     """Why the Hopper kernels cannot run a model of this shape, None where they can."""
     if dtype is not torch.bfloat16:
         return f"the Hopper kernels run in BF16, not in {str(dtype).removeprefix('torch.')}"
-    if geometry.d_head not in _HEAD_WIDTHS:
-        return f"they have no heads of {geometry.d_head}"
-    if quantised and geometry.d_head != _FP8_HEAD_WIDTH:
-        return f"they quantise heads of {_FP8_HEAD_WIDTH}, and this model's are {geometry.d_head}"
+    if config.d_head not in _HEAD_WIDTHS:
+        return f"they have no heads of {config.d_head}"
+    # A head must be one group of the output projection's input.
+    if quantised and config.d_head != FP8_GROUP:
+        return f"they quantise heads of {FP8_GROUP}, and this model's are {config.d_head}"
     return None

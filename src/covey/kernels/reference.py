@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,17 +11,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from covey.arrays import Int64
-from covey.kernels.base import Activation, ForwardBatch, Geometry, KvLayer, Weight
-from covey.kernels.blocks import attention_blocks
-from covey.kernels.heads import project_heads
-from covey.kernels.scales import GROUP, rounded, widened
+from covey.kernels.attention_blocks import attention_blocks
+from covey.kernels.base import Activation, AttentionConfig, ForwardBatch, KvLayer, Weight
+from covey.kernels.fp8_format import FP8_GROUP
+from covey.kernels.scales import dequantise, quantise
 
-_BLOCK_ROWS = 128
+_MASKED_ROWS = 128  # most queries of a call with a mask
+
+Linear = Callable[[Activation, Weight], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class DenseCall:
-    """One call of scaled-dot-product attention; see `kernels.blocks.Block`.
+class SdpaCall:
+    """One call of scaled-dot-product attention: an `AttentionBlock` on the device.
 
     Attributes:
         queries: rows of q.
@@ -56,14 +59,14 @@ class ReferencePlan:
     sin: Tensor
     stored: Tensor
     slots: Tensor
-    calls: tuple[DenseCall, ...]
+    calls: tuple[SdpaCall, ...]
 
 
 class ReferenceKernels:
     """Plain torch. With `quantised`, linear layers round as FP8 hardware would.
 
     Args:
-        geometry: the model's shape.
+        config: the model's shape.
         device: where everything lies.
         dtype: of the residual stream, linear outputs, keys and values.
         quantised: round the inputs of linear layers to FP8 in groups of 128.
@@ -71,7 +74,7 @@ class ReferenceKernels:
 
     def __init__(
         self,
-        geometry: Geometry,
+        config: AttentionConfig,
         device: torch.device,
         dtype: torch.dtype,
         quantised: bool = False,
@@ -79,21 +82,21 @@ class ReferenceKernels:
         self.device = device
         self.dtype = dtype
         self.quantised = quantised
-        self._geometry = geometry
-        self._frequencies = geometry.frequencies.to(device, torch.float32)
+        self._config = config
+        self._frequencies = config.frequencies.to(device, torch.float32)
 
     def plan(self, batch: ForwardBatch, rows: Int64 | None = None) -> ReferencePlan:
         """See `Kernels.plan`."""
         positions = torch.from_numpy(batch.positions).to(self.device, torch.float32)
         angles = torch.outer(positions, self._frequencies)
         cos, sin = angles.cos(), angles.sin()
-        blocks = attention_blocks(batch, rows, _BLOCK_ROWS)
+        blocks = attention_blocks(batch, rows, _MASKED_ROWS)
         calls = []
         for block in blocks:
             keys = block.keys
             prefix = sum(stop - start for start, stop in block.prefix)
             calls.append(
-                DenseCall(
+                SdpaCall(
                     slice(*block.queries),
                     slice(*keys) if isinstance(keys, tuple) else self._index(keys),
                     tuple(slice(*span) for span in block.prefix),
@@ -124,7 +127,7 @@ class ReferenceKernels:
         """See `Kernels.linear`."""
         if weight.scales is None:
             return F.linear(x.values, weight.values)
-        wide = widened(x.values, x.scales), widened(weight.values, weight.scales)
+        wide = dequantise(x.values, x.scales), dequantise(weight.values, weight.scales)
         return F.linear(*wide).to(self.dtype)
 
     def project(
@@ -142,7 +145,7 @@ class ReferenceKernels:
         kv: KvLayer | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Kernels.qkv`."""
-        q, k, v = project_heads(self.linear, x, weight, plan.rows, self._geometry)
+        q, k, v = project_heads(self.linear, x, weight, plan.rows, self._config)
         return *self.rotate_and_store(q, k, norms, v, plan, kv), v
 
     def rotate_and_store(
@@ -154,7 +157,7 @@ class ReferenceKernels:
         plan: ReferencePlan,
         kv: KvLayer | None,
     ) -> tuple[Tensor, Tensor]:
-        """The second half of `qkv`: q and k, normed and turned; kept rows into the KV cache."""
+        """The second half of `qkv`: q and k, normed and rotated; kept rows into the KV cache."""
         if norms is not None:
             q, k = self._rms(q, norms[0]), self._rms(k, norms[1])
         k = _rotate(k, plan.cos, plan.sin)
@@ -181,14 +184,14 @@ class ReferenceKernels:
                 _heads_first(_seen(v, None if kv is None else kv.v, call)),
                 attn_mask=call.mask,
                 is_causal=call.causal,
-                scale=self._geometry.scale,
+                scale=self._config.scale,
                 enable_gqa=True,
             )
             out[call.queries] = found[0].transpose(0, 1)[call.lead :]
         return self._activation(out.flatten(1))
 
-    def gated(self, x: Activation, weight: Weight) -> Activation:
-        """See `Kernels.gated`."""
+    def silu_and_mul(self, x: Activation, weight: Weight) -> Activation:
+        """See `Kernels.silu_and_mul`."""
         gate, up = self.linear(x, weight).chunk(2, dim=1)
         return self._activation(F.silu(gate, inplace=True).mul_(up))
 
@@ -202,14 +205,14 @@ class ReferenceKernels:
 
     def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
         wide = x.float()
-        inverse = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self._geometry.norm_eps)
+        inverse = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self._config.norm_eps)
         return (wide * inverse).to(x.dtype).mul_(weight)
 
     def _activation(self, x: Tensor) -> Activation:
         """The input of a linear layer, in FP8 where quantised."""
         if not self.quantised:
             return Activation(x)
-        return Activation(*rounded(x, GROUP, torch.float8_e4m3fn))
+        return Activation(*quantise(x, FP8_GROUP, torch.float8_e4m3fn))
 
     def _index(self, rows: Int64) -> Tensor:
         return torch.from_numpy(rows).to(self.device)
@@ -221,7 +224,39 @@ class ReferenceKernels:
         return bias.to(self.device)
 
 
-def _seen(new: Tensor, kv_cache: Tensor | None, call: DenseCall) -> Tensor:
+def project_heads(
+    linear: Linear, x: Activation, weight: Weight, rows: Tensor | None, config: AttentionConfig
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries of some rows, keys and values of all.
+
+    Args:
+        linear: the product.
+        x: (n, in).
+        weight: ((heads + 2 * kv_heads) * d_head, in), queries above keys above values.
+        rows: (q,) int64, the rows that ask; None for all, in one product.
+
+    Returns:
+        (q, heads, d_head) and two (n, kv_heads, d_head), views of one or two products.
+    """
+    width = config.heads * config.d_head
+    if rows is None:
+        whole = linear(x, weight)
+        queries, others = whole[:, :width], whole[:, width:]
+    else:
+        others = linear(x, weight.rows(width, len(weight.values)))
+        queries = linear(x.take(rows), weight.rows(0, width))
+    return split_heads(queries, others, config)
+
+
+def split_heads(
+    queries: Tensor, others: Tensor, config: AttentionConfig
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Views of (q, heads * d_head) and (n, 2 * kv_heads * d_head) by heads."""
+    k, v = others.view(len(others), 2, config.kv_heads, config.d_head).unbind(1)
+    return queries.view(len(queries), config.heads, config.d_head), k, v
+
+
+def _seen(new: Tensor, kv_cache: Tensor | None, call: SdpaCall) -> Tensor:
     """The keys or values of one call: KV cache spans first, then rows of the batch."""
     own = new[call.keys]
     if kv_cache is None or not call.prefix:
@@ -235,6 +270,6 @@ def _heads_first(x: Tensor) -> Tensor:
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """RoPE in the half-split form: dimension i turns with i + d_head / 2."""
+    """RoPE in the half-split form: dimension i rotates with i + d_head / 2."""
     first, second = x.chunk(2, dim=-1)
     return (x * cos).addcmul_(torch.cat([second, first], dim=-1), sin)

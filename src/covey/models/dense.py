@@ -16,6 +16,7 @@ from torch import Tensor
 
 from covey.errors import ModelError
 from covey.kernels.base import ForwardBatch, Kernels, KvLayer, Plan, Weight
+from covey.kernels.device_memory import upload
 from covey.models.checkpoint import Checkpoint
 from covey.models.shapes import (
     EMBEDDING,
@@ -92,7 +93,8 @@ class DenseModel(Generic[Plan]):
             (answers, r) float32.
         """
         kernels = self._kernels
-        residual: Tensor = self._weights.embedding[_uploaded(batch, kernels.device)]
+        tokens = upload(torch.from_numpy(batch.tokens), kernels.device)
+        residual: Tensor = self._weights.embedding[tokens]
         delta: Tensor | None = None
         plan = kernels.plan(batch)
         last = kernels.plan(batch, batch.logits_indices)
@@ -120,15 +122,7 @@ class DenseModel(Generic[Plan]):
         attended = kernels.attend(q, k, v, plan, kv)
         residual, delta = kernels.project(attended, layer.output, residual)
         residual, x = kernels.norm(residual, delta, layer.mlp_norm)
-        return kernels.project(kernels.gated(x, layer.gate_up), layer.down, residual)
-
-
-def _uploaded(batch: ForwardBatch, device: torch.device) -> Tensor:
-    """The token ids on the device; a copy from plain memory would wait for earlier batches."""
-    tokens = torch.from_numpy(batch.tokens)
-    if device.type == "cuda":
-        tokens = tokens.pin_memory()
-    return tokens.to(device, non_blocking=True)
+        return kernels.project(kernels.silu_and_mul(x, layer.gate_up), layer.down, residual)
 
 
 def load_weights(

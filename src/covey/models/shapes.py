@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from covey.errors import ModelError
+from covey.kernels.fp8_format import FP8_BLOCK
 from covey.models.spec import ModelSpec, WeightDtype
 
 EMBEDDING, FINAL_NORM, HEAD = "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"
-FP8_BLOCK = 128  # rows and columns that share one FP8 scale
 
 # Tables of the rotary positions, which older checkpoints hold and which follow from the spec.
 _HARMLESS = re.compile(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")

@@ -13,19 +13,19 @@ from torch import Tensor
 
 from covey.arrays import Int32, Int64
 from covey.errors import RunError
-from covey.kernels.base import Activation, ForwardBatch, Geometry, KvLayer, Weight
-from covey.kernels.heads import project_heads, split_heads
-from covey.kernels.hopper.attend import TileWork, packed_attention
-from covey.kernels.hopper.checks import GROUP
-from covey.kernels.hopper.dense import DenseAttention, DeviceCall, load_flash_attention
-from covey.kernels.hopper.dense8 import load_fp8_attention
-from covey.kernels.hopper.gate import gate
-from covey.kernels.hopper.gemm import choose_products
+from covey.kernels.base import Activation, AttentionConfig, ForwardBatch, KvLayer, Weight
+from covey.kernels.fp8_format import FP8_GROUP
+from covey.kernels.hopper.attention_split import DenseCall, DenseLimits, split_attention
+from covey.kernels.hopper.flash_attention import DenseAttention, DeviceCall, load_flash_attention
+from covey.kernels.hopper.flash_attention_fp8 import load_fp8_attention
+from covey.kernels.hopper.launch import upload_together
+from covey.kernels.hopper.linear import LinearBackend, choose_backend
 from covey.kernels.hopper.logits import answer_logits
-from covey.kernels.hopper.norm import add_norm
-from covey.kernels.hopper.products import Products
-from covey.kernels.hopper.rotate import HeadForm, Turn, rotate_and_store
-from covey.kernels.hopper.work import DenseCall, Limits, tree_work
+from covey.kernels.hopper.packed_attention import PackedTiles, packed_attention
+from covey.kernels.hopper.rms_norm import add_rms_norm
+from covey.kernels.hopper.rotary import QkvEpilogue, RotaryEmbedding, rotate_and_store
+from covey.kernels.hopper.silu_and_mul import silu_and_mul
+from covey.kernels.reference import project_heads, split_heads
 
 _FEW_HEAD_ROWS = 64  # above, the head is multiplied as a matrix
 
@@ -36,14 +36,14 @@ class HopperPlan:
 
     Attributes:
         rows: (q,) int64, the asking rows, or None for all.
-        turn: positions and KV cache slots of all rows.
+        rotary: positions and KV cache slots of all rows.
         tiles: what the packed kernel does.
         calls: what is computed densely before it.
     """
 
     rows: Tensor | None
-    turn: Turn
-    tiles: TileWork
+    rotary: RotaryEmbedding
+    tiles: PackedTiles
     calls: tuple[DeviceCall, ...]
 
 
@@ -51,48 +51,50 @@ class HopperKernels:
     """Triton for everything that is not a matrix product or long dense attention.
 
     Args:
-        geometry: the model's shape; heads of a power of two, 128 where quantised.
+        config: the model's shape; heads of a power of two, 128 where quantised.
         device: where everything lies.
         dtype: of the residual stream, linear outputs, keys and values.
         quantised: linear layers take FP8.
-        products: the FP8 products.
+        backend: the linear layers in FP8.
         dense: the dense attention.
         limits: what attention is computed densely.
     """
 
     def __init__(
         self,
-        geometry: Geometry,
+        config: AttentionConfig,
         device: torch.device,
         dtype: torch.dtype,
         quantised: bool,
-        products: Products,
+        backend: LinearBackend,
         dense: DenseAttention,
-        limits: Limits | None = None,
+        limits: DenseLimits | None = None,
     ) -> None:
         self.device = device
         self.dtype = dtype
         self.quantised = quantised
-        self._geometry = geometry
-        self._products = products
+        self._config = config
+        self._backend = backend
         self._dense = dense
-        self._limits = limits or Limits()
+        self._limits = limits or DenseLimits()
         self._stored = torch.float8_e4m3fn if quantised else dtype
-        self._frequencies = geometry.frequencies.to(device, torch.float32)
+        self._frequencies = config.frequencies.to(device, torch.float32)
 
     def plan(self, batch: ForwardBatch, rows: Int64 | None = None) -> HopperPlan:
         """See `Kernels.plan`."""
-        work = tree_work(batch, rows, self._limits)
+        work = split_attention(batch, rows, self._limits)
         tiles = [batch.subtree_ends, work.asked, work.has, work.tiles]
         tiles += [work.own_offsets, work.own, work.prefix_offsets, work.prefix]
         calls = [array for call in work.parts for array in _call_arrays(call)]
-        positions, slots, *views = upload(
+        positions, slots, *views = upload_together(
             [batch.positions, batch.slot_mapping, *tiles, *calls], self.device
         )
-        on_device, views = TileWork(self._limits.tile_rows, *views[:8]), views[8:]
+        on_device, views = PackedTiles(self._limits.tile_rows, *views[:8]), views[8:]
         return HopperPlan(
             None if rows is None else on_device.asked.to(torch.int64),
-            Turn(positions, self._frequencies, slots if (batch.slot_mapping >= 0).any() else None),
+            RotaryEmbedding(
+                positions, self._frequencies, slots if (batch.slot_mapping >= 0).any() else None
+            ),
             on_device,
             tuple(
                 _device_call(call, views[5 * i : 5 * i + 5]) for i, call in enumerate(work.parts)
@@ -103,11 +105,11 @@ class HopperKernels:
         self, residual: Tensor, delta: Tensor | None, weight: Tensor
     ) -> tuple[Tensor, Activation]:
         """See `Kernels.norm`."""
-        normed = add_norm(
+        normed = add_rms_norm(
             residual,
             delta,
             weight,
-            epsilon=self._geometry.norm_eps,
+            epsilon=self._config.norm_eps,
             out_dtype=self._stored,
             quantised=self.quantised,
         )
@@ -117,15 +119,15 @@ class HopperKernels:
         """See `Kernels.linear`."""
         if weight.scales is None:
             return F.linear(x.values, weight.values)
-        return self._products.multiply(x, weight)
+        return self._backend.multiply(x, weight)
 
     def project(
         self, x: Activation, weight: Weight, residual: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """See `Kernels.project`."""
-        if weight.scales is None or self._products.added is None:
+        if weight.scales is None or self._backend.add is None:
             return residual, self.linear(x, weight)
-        return self._products.added(x, weight, residual), None
+        return self._backend.add(x, weight, residual), None
 
     def qkv(
         self,
@@ -136,28 +138,28 @@ class HopperKernels:
         kv: KvLayer | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Kernels.qkv`."""
-        shape, product = self._geometry, self._products.heads
+        shape, product = self._config, self._backend.qkv
         epsilon = shape.norm_eps
-        if weight.scales is None or product is None or shape.d_head != GROUP:
+        if weight.scales is None or product is None or shape.d_head != FP8_GROUP:
             q, k, v = project_heads(self.linear, x, weight, plan.rows, shape)
-            rotate_and_store(q, k, v, norms, plan.rows, plan.turn, kv, epsilon)
+            rotate_and_store(q, k, v, norms, plan.rows, plan.rotary, kv, epsilon)
             return q, k, v
         width = shape.heads * shape.d_head
         if plan.rows is None:
-            form = HeadForm(shape.heads, shape.kv_heads, norms, plan.turn, kv, epsilon)
-            whole = product(x, weight, form)
+            epilogue = QkvEpilogue(shape.heads, shape.kv_heads, norms, plan.rotary, kv, epsilon)
+            whole = product(x, weight, epilogue)
             return split_heads(whole[:, :width], whole[:, width:], shape)
-        form = HeadForm(0, shape.kv_heads, norms, plan.turn, kv, epsilon)
-        others = product(x, weight.rows(width, len(weight.values)), form)
-        form = HeadForm(shape.heads, 0, norms, plan.turn.take(plan.rows), None, epsilon)
-        queries = product(x.take(plan.rows), weight.rows(0, width), form)
+        epilogue = QkvEpilogue(0, shape.kv_heads, norms, plan.rotary, kv, epsilon)
+        others = product(x, weight.rows(width, len(weight.values)), epilogue)
+        epilogue = QkvEpilogue(shape.heads, 0, norms, plan.rotary.take(plan.rows), None, epsilon)
+        queries = product(x.take(plan.rows), weight.rows(0, width), epilogue)
         return split_heads(queries, others, shape)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, plan: HopperPlan, kv: KvLayer | None
     ) -> Activation:
         """See `Kernels.attend`."""
-        scale = self._geometry.scale
+        scale = self._config.scale
         parts = []
         for call in plan.calls:
             keys, values = k, v
@@ -178,64 +180,47 @@ class HopperKernels:
             quantised=self.quantised,
         )
 
-    def gated(self, x: Activation, weight: Weight) -> Activation:
-        """See `Kernels.gated`."""
+    def silu_and_mul(self, x: Activation, weight: Weight) -> Activation:
+        """See `Kernels.silu_and_mul`."""
         if weight.scales is None:
-            return gate(self.linear(x, weight), out_dtype=self._stored, quantised=self.quantised)
-        return self._products.gated(x, weight)
+            return silu_and_mul(
+                self.linear(x, weight), out_dtype=self._stored, quantised=self.quantised
+            )
+        return self._backend.silu_and_mul(x, weight)
 
     def logits(
         self, residual: Tensor, delta: Tensor | None, weight: Tensor, head: Tensor
     ) -> Tensor:
         """See `Kernels.logits`."""
-        epsilon = self._geometry.norm_eps
+        epsilon = self._config.norm_eps
         if len(head) <= _FEW_HEAD_ROWS:
             return answer_logits(residual, delta, weight, head, epsilon)
-        normed = add_norm(
+        normed = add_rms_norm(
             residual, delta, weight, epsilon=epsilon, out_dtype=torch.float32, quantised=False
         )
         return normed.values @ head.float().T
 
 
 def load_hopper(
-    geometry: Geometry, device: torch.device, quantised: bool, fp8_attention: bool = False
+    config: AttentionConfig, device: torch.device, quantised: bool, fp8_attention: bool = False
 ) -> tuple[HopperKernels, str]:
     """The kernels for a model in BF16 or FP8, and a sentence about what was chosen.
 
     Raises:
         ModelError: no FP8 product works, or FP8 attention does not where it is asked for.
     """
-    products = Products(_no_fp8, _no_fp8)
+    backend = LinearBackend(_no_fp8, _no_fp8)
     sentence = "Products run in BF16 on cuBLAS."
     if quantised:
-        products, sentence = choose_products(device)
-    dense = load_fp8_attention(geometry, device) if fp8_attention else load_flash_attention()
+        backend, sentence = choose_backend(device)
+    dense = load_fp8_attention(config, device) if fp8_attention else load_flash_attention()
     attention = "FlashAttention-3, long context in FP8," if fp8_attention else "FlashAttention-3"
-    kernels = HopperKernels(geometry, device, torch.bfloat16, quantised, products, dense)
+    kernels = HopperKernels(config, device, torch.bfloat16, quantised, backend, dense)
     return kernels, f"Hopper kernels: {attention} and Triton. {sentence}"
 
 
 def _no_fp8(*_: object) -> NoReturn:
     raise RunError("An FP8 weight reached kernels that were loaded for BF16.")
-
-
-def upload(arrays: Sequence[Int32], device: torch.device) -> list[Tensor]:
-    """Copy int32 arrays to the device in one go, without waiting for it.
-
-    Returns:
-        views of one buffer, in the arrays' shapes. Each begins at a multiple of 16 bytes:
-        Triton compiles a kernel again for a pointer that does not.
-    """
-    starts = np.cumsum([0, *(-(-array.size // 4) * 4 for array in arrays)]).tolist()
-    buffer = torch.empty(starts[-1], dtype=torch.int32, pin_memory=device.type == "cuda")
-    flat = buffer.numpy()
-    for array, start in zip(arrays, starts, strict=False):
-        flat[start : start + array.size] = array.ravel()
-    there = buffer.to(device, non_blocking=True)
-    return [
-        there[start : start + array.size].view(array.shape)
-        for array, start in zip(arrays, starts, strict=False)
-    ]
 
 
 def _call_arrays(call: DenseCall) -> list[Int32]:

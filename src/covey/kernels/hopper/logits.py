@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from covey.kernels.hopper.checks import require, require_rows
+from covey.kernels.hopper.launch import require, require_rows
 
 
 @triton.jit

@@ -7,7 +7,7 @@
     slots     (n,) int32             KV cache slot of a kept token, -1 for others
     k_cache, v_cache (slots, kv_heads, d)
 
-Dimension i turns with i + d / 2. Offsets into the KV cache are 64 bits wide: a layer of a
+Dimension i rotates with i + d / 2. Offsets into the KV cache are 64 bits wide: a layer of a
 large KV cache has more than 2**31 values.
 """
 
@@ -20,12 +20,12 @@ import triton.language as tl
 from torch import Tensor
 
 from covey.kernels.base import KvLayer
-from covey.kernels.hopper.checks import require
+from covey.kernels.hopper.launch import require
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """Where the tokens of a batch stand and go.
+class RotaryEmbedding:
+    """Positions of a batch's tokens, their angles, and the slots of those that are kept.
 
     Attributes:
         positions: (n,) int32, positions in the prompt.
@@ -37,19 +37,21 @@ class Turn:
     frequencies: Tensor
     slots: Tensor | None
 
-    def take(self, rows: Tensor) -> Turn:
+    def take(self, rows: Tensor) -> RotaryEmbedding:
         """Some rows, of which none is kept."""
-        return Turn(self.positions[rows], self.frequencies, None)
+        return RotaryEmbedding(self.positions[rows], self.frequencies, None)
 
 
 @dataclass(frozen=True, slots=True)
-class HeadForm:
-    """What the columns of a product by heads are, and what is done to them.
+class QkvEpilogue:
+    """What follows a product whose columns are heads: queries, then keys, then values.
+
+    Queries and keys are normed and rotated; keys and values of kept rows go into the KV cache.
 
     Attributes:
         queries, keys: heads of each; there are as many of values as of keys.
         norms: two (d_head,) weights for queries and keys, or None.
-        turn: positions and slots of the product's rows.
+        rotary: positions and slots of the product's rows.
         kv: the layer's KV cache; None where nothing is kept.
         epsilon: of the norms.
     """
@@ -57,13 +59,13 @@ class HeadForm:
     queries: int
     keys: int
     norms: tuple[Tensor, Tensor] | None
-    turn: Turn
+    rotary: RotaryEmbedding
     kv: KvLayer | None
     epsilon: float
 
 
 @triton.jit
-def _turned(
+def _rotated(
     x,
     weight,
     row,
@@ -76,7 +78,7 @@ def _turned(
     HALF: tl.constexpr,
     NORM: tl.constexpr,
 ):
-    """Norm and turn all heads of a row in place; the halves, and where they lie."""
+    """Norm and rotate all heads of a row in place; the halves, and where they lie."""
     head = tl.arange(0, ROOM)
     half = tl.arange(0, HALF)
     inside = (head < HEADS)[:, None]
@@ -133,9 +135,9 @@ def _rotate(
     s = tl.sin(angle)
 
     if HEADS > 0:
-        _turned(q, q_weight, place, q_stride, c, s, epsilon, HEADS, HEAD_ROOM, HALF, NORM)
+        _rotated(q, q_weight, place, q_stride, c, s, epsilon, HEADS, HEAD_ROOM, HALF, NORM)
     if KV_HEADS > 0:
-        left, right, offset, inside = _turned(
+        left, right, offset, inside = _rotated(
             k, k_weight, place, k_stride, c, s, epsilon, KV_HEADS, KV_ROOM, HALF, NORM
         )
         if STORE:
@@ -156,18 +158,18 @@ def rotate_and_store(
     v: Tensor,
     norms: tuple[Tensor, Tensor] | None,
     rows: Tensor | None,
-    turn: Turn,
+    rotary: RotaryEmbedding,
     kv: KvLayer | None,
     epsilon: float,
 ) -> None:
-    """Norm and turn q and k in place; copy kept keys and values to the KV cache.
+    """Norm and rotate q and k in place; copy kept keys and values to the KV cache.
 
     Args:
         q: (q, heads, d_head), heads in one piece, rows at any stride.
         k, v: (n, kv_heads, d_head), likewise.
         norms: two (d_head,), or None.
         rows: (q,) integers, the tokens of q; None where they are all n.
-        turn: positions and slots of all n tokens.
+        rotary: positions and slots of all n tokens.
         kv: the layer's KV cache; None where nothing is kept.
 
     Raises:
@@ -177,10 +179,10 @@ def rotate_and_store(
     for name, x in (("q", q), ("k", k), ("v", v)):
         whole = x.stride(2) == 1 and x.stride(1) == width and x.shape[2] == width
         require(whole, "rotate_and_store", f"the heads of {name} are not in one piece")
-    fits = turn.positions.shape == (tokens,) and turn.frequencies.shape == (width // 2,)
+    fits = rotary.positions.shape == (tokens,) and rotary.frequencies.shape == (width // 2,)
     require(fits, "rotate_and_store", "positions of other tokens, or frequencies of other heads")
     require(rows is not None or len(q) == tokens, "rotate_and_store", "q has other rows than k")
-    store = kv is not None and turn.slots is not None
+    store = kv is not None and rotary.slots is not None
     if kv is not None:
         alike = kv.k.is_contiguous() and kv.v.is_contiguous()
         alike &= kv.k.shape[1:] == k.shape[1:] and kv.k.dtype is k.dtype
@@ -195,10 +197,10 @@ def rotate_and_store(
             v,
             q if norms is None else norms[0],
             k if norms is None else norms[1],
-            turn.positions,
-            turn.frequencies,
-            turn.positions if listed is None else listed,
-            turn.slots if store else turn.positions,
+            rotary.positions,
+            rotary.frequencies,
+            rotary.positions if listed is None else listed,
+            rotary.slots if store else rotary.positions,
             kv.k if kv is not None else k,
             kv.v if kv is not None else v,
             q.stride(0),

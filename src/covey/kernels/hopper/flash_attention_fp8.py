@@ -19,16 +19,15 @@ import triton.language as tl
 from torch import Tensor
 
 from covey.errors import ModelError, first_line
-from covey.kernels.base import Geometry
-from covey.kernels.hopper.checks import relative_error, require
-from covey.kernels.hopper.dense import (
+from covey.kernels.base import AttentionConfig
+from covey.kernels.device_memory import is_out_of_memory
+from covey.kernels.hopper.flash_attention import (
     DenseAttention,
     DeviceCall,
     load_flash_attention,
     run_flash_attention,
 )
-from covey.kernels.hopper.fp8 import group_scale
-from covey.kernels.memory import is_out_of_memory
+from covey.kernels.hopper.launch import group_scale, relative_error, require
 
 _FP8 = torch.float8_e4m3fn
 _ROWS = 32  # of a program
@@ -161,7 +160,7 @@ def is_worth_rounding(call: DeviceCall) -> bool:
     return call.pairs > cost and call.keys <= _MOST_KEYS
 
 
-def load_fp8_attention(geometry: Geometry, device: torch.device) -> DenseAttention:
+def load_fp8_attention(config: AttentionConfig, device: torch.device) -> DenseAttention:
     """The library in FP8 where that pays for a model of this shape, in BF16 elsewhere.
 
     Raises:
@@ -176,7 +175,7 @@ def load_fp8_attention(geometry: Geometry, device: torch.device) -> DenseAttenti
         return run(q, k, v, call, scale)
 
     try:
-        wrong = _trial(geometry, device)
+        wrong = _trial(config, device)
         reason = None if wrong < _TOLERANCE else f"it is wrong by {wrong:.1e}"
     except Exception as problem:  # whatever CUDA raises
         if is_out_of_memory(problem):
@@ -205,10 +204,10 @@ def fp8_attention(
     return run_flash_attention((q8, k8, v8), call.key_offsets, call, scale, descales)
 
 
-def _trial(geometry: Geometry, device: torch.device) -> float:
+def _trial(config: AttentionConfig, device: torch.device) -> float:
     """The relative error of a small call."""
     rows, keys = 48, 300
-    heads, kv_heads, d = geometry.heads, geometry.kv_heads, geometry.d_head
+    heads, kv_heads, d = config.heads, config.kv_heads, config.d_head
     draw = torch.Generator(device).manual_seed(1)
 
     def normal(count: int, heads: int) -> Tensor:

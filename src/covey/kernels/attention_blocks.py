@@ -23,7 +23,7 @@ _LONG_RUN = 16  # rows from which a call of its own is cheaper than a share of a
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class AttentionBlock:
     """One dense attention call.
 
     Attributes:
@@ -43,7 +43,7 @@ class Block:
     lead: int
 
 
-def attention_blocks(batch: ForwardBatch, rows: Int64 | None, limit: int) -> list[Block]:
+def attention_blocks(batch: ForwardBatch, rows: Int64 | None, limit: int) -> list[AttentionBlock]:
     """Blocks that cover every asking row once.
 
     Args:
@@ -65,7 +65,7 @@ def attention_blocks(batch: ForwardBatch, rows: Int64 | None, limit: int) -> lis
             # A lead is asked again, so it must be among the asking rows.
             if run and last - first == stop - start and (rows is None or not len(path)):
                 keys = _joined(path, start, stop)
-                blocks.append(Block((first, last), keys, (), None, True, len(path)))
+                blocks.append(AttentionBlock((first, last), keys, (), None, True, len(path)))
             else:
                 asked = asking[first:last]
                 blocks.append(
@@ -105,12 +105,12 @@ def _masked(
     path: Int64,
     start: int,
     prefix: tuple[tuple[int, int], ...],
-) -> Block:
+) -> AttentionBlock:
     """The block of some rows from `start` on, with a mask unless each sees all keys."""
     last = int(asked[-1]) + 1
     keys = np.concatenate([path, np.arange(start, last, dtype=np.int64)])
     mask = (keys <= asked[:, None]) & (asked[:, None] < subtree_ends[keys])
-    return Block(
+    return AttentionBlock(
         queries, _joined(path, start, last), prefix, None if mask.all() else mask, False, 0
     )
 

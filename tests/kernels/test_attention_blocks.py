@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from covey.kernels.attention_blocks import AttentionBlock, attention_blocks
 from covey.kernels.base import ForwardBatch
-from covey.kernels.blocks import Block, attention_blocks
 from effort import examples
 
 NO_ROWS = np.empty(0, dtype=np.int64)
@@ -57,7 +57,7 @@ def seen_by_definition(batch: ForwardBatch, row: int) -> tuple[set[int], set[int
     return rows, slots
 
 
-def seen_by_block(block: Block, query: int) -> tuple[set[int], set[int]]:
+def seen_by_block(block: AttentionBlock, query: int) -> tuple[set[int], set[int]]:
     keys = np.arange(*block.keys) if isinstance(block.keys, tuple) else block.keys
     place = query - block.queries[0]
     if block.causal:

@@ -1,24 +1,92 @@
-"""What CUDA's driver does for kernels of our own: load, describe tensors, launch.
+"""CUDA kernels of our own: compiled once and kept, loaded and launched by the driver.
 
-Through ctypes: a tensor's description must lie at a multiple of 64 bytes, which the Python
+NVRTC comes with torch and takes about a second; no compiler need be installed. The driver is
+called through ctypes: a tensor's description must lie at a multiple of 64 bytes, which the Python
 bindings do not ensure.
 """
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
+from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from covey.errors import RunError
+from covey.errors import ModelError, RunError
+from covey.hardware.paths import cache_folder, write_whole
 
+_ARCHITECTURE = "sm_90a"
 _MAP_BYTES = 128
 _BYTE, _FLOAT32 = 0, 7  # CUtensorMapDataType
 _NO_INTERLEAVE, _NO_SWIZZLE, _SWIZZLE_128 = 0, 0, 3
 _PROMOTE_TO_256, _FILL_ZERO = 3, 0
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+def machine_code(name: str, headers: Sequence[str], constants: Mapping[str, int]) -> bytes:
+    """A source's code for Hopper, from the cache folder where it was compiled before.
+
+    Args:
+        name: of the file.
+        headers: files that it includes.
+        constants: macros to define.
+
+    Raises:
+        ModelError: it does not compile; with the compiler's first error.
+    """
+    files = {part: Path(__file__).with_name(part).read_bytes() for part in (name, *headers)}
+    options = [f"--gpu-architecture={_ARCHITECTURE}", "--std=c++17"]
+    options += [f"-D{key}={value}" for key, value in sorted(constants.items())]
+    mark = hashlib.sha256(b"\0".join([*files.values(), *map(str.encode, options)]))
+    file = f"{Path(name).stem}-{_ARCHITECTURE}-{mark.hexdigest()[:20]}.cubin"
+    path = cache_folder() / "kernels" / file
+    try:
+        return path.read_bytes()
+    except OSError:
+        code = _compile(name, files, options)
+        write_whole(path, code)
+        return code
+
+
+def _compile(name: str, files: dict[str, bytes], options: list[str]) -> bytes:
+    from cuda.bindings import nvrtc
+
+    def checked(answer: tuple[Any, ...]) -> Any:
+        if answer[0] != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise ModelError(f"NVRTC could not compile {name}: {answer[0].name}.")
+        return answer[1] if len(answer) > 1 else None
+
+    headers = [part for part in files if part != name]
+    program = checked(
+        nvrtc.nvrtcCreateProgram(
+            files[name],
+            name.encode(),
+            len(headers),
+            [files[part] for part in headers],
+            [part.encode() for part in headers],
+        )
+    )
+    try:
+        arguments = [option.encode() for option in options]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), arguments)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            log = b" " * checked(nvrtc.nvrtcGetProgramLogSize(program))
+            checked(nvrtc.nvrtcGetProgramLog(program, log))
+            raise ModelError(f"NVRTC could not compile {name}: {_first_error(log)}")
+        code: bytes = b" " * int(checked(nvrtc.nvrtcGetCUBINSize(program)))
+        checked(nvrtc.nvrtcGetCUBIN(program, code))
+        return code
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _first_error(log: bytes) -> str:
+    lines = log.rstrip(b"\0 \n").decode(errors="replace").splitlines()
+    return next((line for line in lines if "error" in line), lines[0] if lines else "no reason")
 
 
 class TensorMap:
@@ -51,7 +119,7 @@ class TensorMap:
     ) -> None:
         self._memory = ctypes.create_string_buffer(_MAP_BYTES + 64)
         self.address = -(-ctypes.addressof(self._memory) // 64) * 64
-        call(
+        call_driver(
             "cuTensorMapEncodeTiled",
             ctypes.c_void_p(self.address),
             _FLOAT32 if floats else _BYTE,
@@ -68,11 +136,11 @@ class TensorMap:
         )
 
 
-class Function:
+class CudaFunction:
     """A kernel.
 
     Args:
-        module: as `load` returned it.
+        module: as `load_module` returned it.
         name: its name there.
         shared: bytes of shared memory that a block gets.
     """
@@ -80,8 +148,8 @@ class Function:
     def __init__(self, module: ctypes.c_void_p, name: str, shared: int) -> None:
         self._function = ctypes.c_void_p()
         self._shared = shared
-        call("cuModuleGetFunction", ctypes.byref(self._function), module, name.encode())
-        call("cuFuncSetAttribute", self._function, _MAX_DYNAMIC_SHARED, shared)
+        call_driver("cuModuleGetFunction", ctypes.byref(self._function), module, name.encode())
+        call_driver("cuFuncSetAttribute", self._function, _MAX_DYNAMIC_SHARED, shared)
 
     def launch(
         self, blocks: int, threads: int, arguments: list[int], values: list[Any], device: int
@@ -96,7 +164,7 @@ class Function:
         """
         addresses = [*arguments, *map(ctypes.addressof, values)]
         stream = torch.cuda.current_stream(device).cuda_stream
-        call(
+        call_driver(
             "cuLaunchKernel",
             self._function,
             *(blocks, 1, 1, threads, 1, 1, self._shared),
@@ -106,14 +174,14 @@ class Function:
         )
 
 
-def load(code: bytes) -> ctypes.c_void_p:
+def load_module(code: bytes) -> ctypes.c_void_p:
     """Load machine code into the current device's context."""
     module = ctypes.c_void_p()
-    call("cuModuleLoadData", ctypes.byref(module), code)
+    call_driver("cuModuleLoadData", ctypes.byref(module), code)
     return module
 
 
-def call(name: str, *arguments: object) -> None:
+def call_driver(name: str, *arguments: object) -> None:
     """Call the driver.
 
     Raises:

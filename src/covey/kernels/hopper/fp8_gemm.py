@@ -1,13 +1,13 @@
-"""Block-scaled FP8 products by our own kernel, `product.cu`.
+"""Block-scaled FP8 products by our own kernel, `fp8_gemm.cu`.
 
     x         (n, in) e4m3           groups of 128 columns scaled
     x scales  (n, in / 128) float32  by columns, room for a multiple of four rows
     weight    (out, in) e4m3         blocks of 128 x 128 scaled
     w scales  (out / 128, in / 128)  float32, contiguous
 
-`product` gives (n, out) BF16; `added` adds that to the residual stream; `heads` norms and turns
-queries and keys and keeps keys and values; `gated` takes gate above up and gives silu(gate) * up
-as an activation. Sums are float32; nothing is rounded before the last step.
+`multiply` gives (n, out) BF16; `add` adds that to the residual stream; `qkv` norms and rotates
+queries and keys and keeps keys and values; `silu_and_mul` takes gate above up and gives
+silu(gate) * up as an activation. Sums are float32; nothing is rounded before the last step.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import torch
 from torch import Tensor
 
 from covey.kernels.base import Activation, Weight
-from covey.kernels.hopper import driver
-from covey.kernels.hopper.checks import GROUP, require
-from covey.kernels.hopper.compiler import machine_code
-from covey.kernels.hopper.fp8 import empty_activation, multiply_layout, scales_of
-from covey.kernels.hopper.rotate import HeadForm
+from covey.kernels.fp8_format import FP8_GROUP
+from covey.kernels.hopper.cuda import CudaFunction, TensorMap, load_module, machine_code
+from covey.kernels.hopper.launch import empty_activation, gemm_layout, require, scales_of
+from covey.kernels.hopper.rotary import QkvEpilogue
 
 _TILE = 128  # rows of a block; columns of one of its two strips
+_HEAD = 128  # columns of a head in a qkv product
 _STAGES = 4  # groups of 128 that are fetched ahead
 _CLUSTER = 2  # blocks that share what they fetch of the weight
 _BAND_BYTES = 10 << 20  # of x that are worked on together, so that the L2 cache holds them
@@ -35,19 +35,19 @@ _STAGE_BYTES = 3 * _TILE * _TILE + _TILE * 4 + 16  # a, two strips of b, a's sca
 _SHARED = _STAGES * _STAGE_BYTES + _WARPS * 16 * 128 + 1024  # rows to store; alignment
 
 
-def load_products(device: torch.device) -> Fp8Products:
-    """Compile or find `product.cu` and load it on a GPU.
+def load_fp8_gemm(device: torch.device) -> Fp8Gemm:
+    """Compile or find `fp8_gemm.cu` and load it on a GPU.
 
     Raises:
         ModelError: it does not compile.
         RunError: the driver refuses it.
     """
     constants = {"RING_STAGES": _STAGES, "CLUSTER_BLOCKS": _CLUSTER}
-    return Fp8Products(machine_code("product.cu", ("sm90.cuh",), constants), device)
+    return Fp8Gemm(machine_code("fp8_gemm.cu", ("sm90.cuh",), constants), device)
 
 
 class _Heads(ctypes.Structure):
-    """`Heads` of product.cu; all zeros where a product is not by heads."""
+    """`Heads` of fp8_gemm.cu: a `QkvEpilogue`; all zeros for other products."""
 
     _fields_ = (
         *(
@@ -65,11 +65,11 @@ class _Heads(ctypes.Structure):
 _NO_HEADS = _Heads()
 
 
-class Fp8Products:
+class Fp8Gemm:
     """The products on one GPU.
 
     Args:
-        code: machine code of `product.cu`.
+        code: machine code of `fp8_gemm.cu`.
         device: the GPU; it must be torch's current one whenever a product is taken.
 
     Raises:
@@ -79,32 +79,32 @@ class Fp8Products:
     def __init__(self, code: bytes, device: torch.device) -> None:
         with torch.cuda.device(device):
             torch.cuda.synchronize()  # makes the device's context current
-            module = driver.load(code)
+            module = load_module(code)
             self._device = torch.cuda.current_device()
-        self._product = driver.Function(module, "fp8_gemm", _SHARED)
-        self._added = driver.Function(module, "fp8_gemm_added", _SHARED)
-        self._heads = driver.Function(module, "fp8_gemm_heads", _SHARED)
-        self._gated = driver.Function(module, "fp8_gemm_gated", _SHARED)
+        self._multiply = CudaFunction(module, "fp8_gemm", _SHARED)
+        self._add = CudaFunction(module, "fp8_gemm_added", _SHARED)
+        self._qkv = CudaFunction(module, "fp8_gemm_heads", _SHARED)
+        self._silu_and_mul = CudaFunction(module, "fp8_gemm_gated", _SHARED)
         self._blocks = torch.cuda.get_device_properties(device).multi_processor_count
-        self._map = lru_cache(maxsize=4096)(driver.TensorMap)
+        self._map = lru_cache(maxsize=4096)(TensorMap)
 
-    def product(self, x: Activation, weight: Weight) -> Tensor:
+    def multiply(self, x: Activation, weight: Weight) -> Tensor:
         """x @ weight.T: (n, in) by (out, in) gives (n, out) BF16.
 
         Raises:
             RunError: a shape or stride that the kernel cannot read.
         """
         out = _empty_product(x, weight)
-        self._launch(self._product, x, weight, out, None)
+        self._launch(self._multiply, x, weight, out, None)
         return out
 
-    def heads(self, x: Activation, weight: Weight, form: HeadForm) -> Tensor:
-        """A product whose columns are heads, queries before keys before values, turned and kept.
+    def qkv(self, x: Activation, weight: Weight, epilogue: QkvEpilogue) -> Tensor:
+        """A product whose columns are heads, queries before keys before values, and its epilogue.
 
         Args:
             x: (n, in).
             weight: (heads * 128, in).
-            form: how many heads are of which kind, and what is done to them.
+            epilogue: how many heads are of which kind, and what is done to them.
 
         Returns:
             (n, heads * 128) BF16.
@@ -113,10 +113,10 @@ class Fp8Products:
             RunError: a shape or stride that the kernel cannot read.
         """
         out = _empty_product(x, weight)
-        self._launch(self._heads, x, weight, out, None, _described(form, out))
+        self._launch(self._qkv, x, weight, out, None, _described(epilogue, out))
         return out
 
-    def added(self, x: Activation, weight: Weight, residual: Tensor) -> Tensor:
+    def add(self, x: Activation, weight: Weight, residual: Tensor) -> Tensor:
         """The product, rounded to BF16, added to `residual` (n, out) BF16 where it lies.
 
         Raises:
@@ -127,27 +127,29 @@ class Fp8Products:
             residual.shape == shape
             and residual.is_contiguous()
             and residual.dtype is torch.bfloat16,
-            "added",
+            "add",
             f"residual is {tuple(residual.shape)} {residual.dtype}, {shape} BF16 is needed",
         )
-        self._launch(self._added, x, weight, residual, None)
+        self._launch(self._add, x, weight, residual, None)
         return residual
 
-    def gated(self, x: Activation, weight: Weight) -> Activation:
+    def silu_and_mul(self, x: Activation, weight: Weight) -> Activation:
         """silu(gate) * up of (n, in) by (2 * ffn, in), gate above up: (n, ffn) in FP8.
 
         Raises:
             RunError: a shape or stride that the kernel cannot read.
         """
         rows, both = len(x.values), len(weight.values)
-        require(both % (2 * GROUP) == 0, "gated", f"{both} rows are not twice whole groups")
+        require(
+            both % (2 * FP8_GROUP) == 0, "silu_and_mul", f"{both} rows are not twice whole groups"
+        )
         out = empty_activation(rows, both // 2, x.values.device, x.values.dtype, True)
-        self._launch(self._gated, x, weight, out.values, out.scales)
+        self._launch(self._silu_and_mul, x, weight, out.values, out.scales)
         return out
 
     def _launch(
         self,
-        function: driver.Function,
+        function: CudaFunction,
         x: Activation,
         weight: Weight,
         out: Tensor,
@@ -157,22 +159,26 @@ class Fp8Products:
         rows, width = x.values.shape
         if not rows:
             return
-        values, scales = multiply_layout(x)
+        values, scales = gemm_layout(x)
         factors = scales_of(weight)
         require(
-            weight.values.shape[1] == width and width % GROUP == 0 and out.shape[1] % GROUP == 0,
+            weight.values.shape[1] == width
+            and width % FP8_GROUP == 0
+            and out.shape[1] % FP8_GROUP == 0,
             "product",
             f"({rows}, {width}) by {tuple(weight.values.shape)} are not whole groups",
         )
         for name, matrix in (("x", values), ("weight", weight.values), ("factors", factors)):
             require(matrix.is_contiguous(), "product", f"{name} is not contiguous")
-        groups, pitch = width // GROUP, scales.stride(1) * 4
+        groups, pitch = width // FP8_GROUP, scales.stride(1) * 4
         high, part = _TILE * _CLUSTER, _TILE // _CLUSTER
         words = out.shape[1] * out.element_size() // 4
         maps = (
-            self._map(values.data_ptr(), rows, width, width, (_TILE, GROUP)),
+            self._map(values.data_ptr(), rows, width, width, (_TILE, FP8_GROUP)),
             self._map(scales.data_ptr(), groups, rows, pitch, (1, _TILE), True),
-            self._map(weight.values.data_ptr(), len(weight.values), width, width, (part, GROUP)),
+            self._map(
+                weight.values.data_ptr(), len(weight.values), width, width, (part, FP8_GROUP)
+            ),
             self._map(out.data_ptr(), rows, words, 4 * words, (_TILE, _TILE), True),
         )
         strip = _TILE if out_scales is not None else 2 * _TILE  # of out, by a block
@@ -201,38 +207,38 @@ def _empty_product(x: Activation, weight: Weight) -> Tensor:
     return torch.empty(shape, device=x.values.device, dtype=torch.bfloat16)
 
 
-def _described(form: HeadForm, out: Tensor) -> _Heads:
-    """A form as the kernel reads it; RunError where it does not fit the product."""
-    rows, turn, kv = len(out), form.turn, form.kv
+def _described(epilogue: QkvEpilogue, out: Tensor) -> _Heads:
+    """An epilogue as the kernel reads it; RunError where it does not fit the product."""
+    rows, rotary, kv = len(out), epilogue.rotary, epilogue.kv
     require(
-        out.shape[1] % _TILE == 0 and (form.queries + 2 * form.keys) * _TILE == out.shape[1],
-        "heads",
-        f"{out.shape[1]} columns are not {form.queries} + 2 * {form.keys} heads of {_TILE}",
+        (epilogue.queries + 2 * epilogue.keys) * _HEAD == out.shape[1],
+        "qkv",
+        f"{out.shape[1]} columns are not {epilogue.queries} + 2 * {epilogue.keys} heads of {_HEAD}",
     )
-    fits = turn.positions.shape == (rows,) and turn.positions.dtype is torch.int32
-    require(fits and turn.positions.is_contiguous(), "heads", "positions of other tokens")
-    rates = turn.frequencies
-    fits = rates.shape == (_TILE // 2,) and rates.dtype is torch.float32
-    require(fits and rates.is_contiguous(), "heads", "frequencies of other heads")
+    fits = rotary.positions.shape == (rows,) and rotary.positions.dtype is torch.int32
+    require(fits and rotary.positions.is_contiguous(), "qkv", "positions of other tokens")
+    rates = rotary.frequencies
+    fits = rates.shape == (_HEAD // 2,) and rates.dtype is torch.float32
+    require(fits and rates.is_contiguous(), "qkv", "frequencies of other heads")
     found = _Heads(
-        positions=turn.positions.data_ptr(),
-        frequencies=turn.frequencies.data_ptr(),
-        queries=form.queries,
-        keys=form.keys,
-        epsilon=form.epsilon,
+        positions=rotary.positions.data_ptr(),
+        frequencies=rotary.frequencies.data_ptr(),
+        queries=epilogue.queries,
+        keys=epilogue.keys,
+        epsilon=epilogue.epsilon,
     )
-    if form.norms is not None:
-        for norm in form.norms:
-            fits = norm.shape == (_TILE,) and norm.dtype is torch.bfloat16
-            require(fits and norm.is_contiguous(), "heads", "a norm is not (128,) BF16")
-        found.query_norm, found.key_norm = (norm.data_ptr() for norm in form.norms)
-    if kv is not None and turn.slots is not None:
+    if epilogue.norms is not None:
+        for norm in epilogue.norms:
+            fits = norm.shape == (_HEAD,) and norm.dtype is torch.bfloat16
+            require(fits and norm.is_contiguous(), "qkv", "a norm is not (128,) BF16")
+        found.query_norm, found.key_norm = (norm.data_ptr() for norm in epilogue.norms)
+    if kv is not None and rotary.slots is not None:
         for kv_cache in (kv.k, kv.v):
-            fits = kv_cache.shape[1:] == (form.keys, _TILE) and kv_cache.dtype is torch.bfloat16
-            require(fits and kv_cache.is_contiguous(), "heads", "the KV cache is of another shape")
-        fits = turn.slots.shape == (rows,) and turn.slots.dtype is torch.int32
-        require(fits, "heads", "slots of other tokens")
-        found.slots = turn.slots.data_ptr()
+            fits = kv_cache.shape[1:] == (epilogue.keys, _HEAD) and kv_cache.dtype is torch.bfloat16
+            require(fits and kv_cache.is_contiguous(), "qkv", "the KV cache is of another shape")
+        fits = rotary.slots.shape == (rows,) and rotary.slots.dtype is torch.int32
+        require(fits, "qkv", "slots of other tokens")
+        found.slots = rotary.slots.data_ptr()
         found.key_cache, found.value_cache = kv.k.data_ptr(), kv.v.data_ptr()
-        found.slot_bytes = form.keys * _TILE * 2
+        found.slot_bytes = epilogue.keys * _HEAD * 2
     return found

@@ -17,12 +17,18 @@ import triton.language as tl
 from torch import Tensor
 
 from covey.kernels.base import Activation
-from covey.kernels.hopper.checks import GROUP, require, require_rows
-from covey.kernels.hopper.fp8 import column_stride, empty_activation, group_scale
+from covey.kernels.fp8_format import FP8_GROUP
+from covey.kernels.hopper.launch import (
+    column_stride,
+    empty_activation,
+    group_scale,
+    require,
+    require_rows,
+)
 
 
 @triton.jit(do_not_specialize=["scale_stride"])
-def _add_norm(
+def _add_rms_norm(
     residual,
     delta,
     weight,
@@ -61,7 +67,7 @@ def _add_norm(
     tl.store(out + at, x.to(out.dtype.element_ty), mask=inside)
 
 
-def add_norm(
+def add_rms_norm(
     residual: Tensor,
     delta: Tensor | None,
     weight: Tensor,
@@ -83,16 +89,18 @@ def add_norm(
         RunError: a shape, stride or dtype that the kernel cannot read.
     """
     rows, width = residual.shape
-    require(residual.is_contiguous(), "add_norm", "residual is not contiguous")
-    require(weight.shape == (width,), "add_norm", f"weight is {tuple(weight.shape)}")
-    require(not quantised or width % GROUP == 0, "add_norm", f"{width} columns make no groups")
+    require(residual.is_contiguous(), "add_rms_norm", "residual is not contiguous")
+    require(weight.shape == (width,), "add_rms_norm", f"weight is {tuple(weight.shape)}")
+    require(
+        not quantised or width % FP8_GROUP == 0, "add_rms_norm", f"{width} columns make no groups"
+    )
     if delta is not None:
-        require_rows(delta, width, "add_norm", "delta")
-        require(delta.is_contiguous() and len(delta) == rows, "add_norm", "delta differs")
+        require_rows(delta, width, "add_rms_norm", "delta")
+        require(delta.is_contiguous() and len(delta) == rows, "add_rms_norm", "delta differs")
     out = empty_activation(rows, width, residual.device, out_dtype, quantised)
-    block = max(GROUP, triton.next_power_of_2(width))
+    block = max(FP8_GROUP, triton.next_power_of_2(width))
     if rows:
-        _add_norm[(rows,)](
+        _add_rms_norm[(rows,)](
             residual,
             residual if delta is None else delta,
             weight,
@@ -103,7 +111,7 @@ def add_norm(
             column_stride(out.scales),
             ADD=delta is not None,
             QUANTISE=quantised,
-            GROUP=GROUP,
+            GROUP=FP8_GROUP,
             BLOCK=block,
             num_warps=4,
         )

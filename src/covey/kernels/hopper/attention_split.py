@@ -29,7 +29,7 @@ _GAP = 64  # asking rows farther apart than this do not share a tile
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DenseLimits:
     """From which size on a dense call is worth its own pass over the outputs.
 
     Attributes:
@@ -66,7 +66,7 @@ class DenseCall:
 
 
 @dataclass(frozen=True, slots=True)
-class TreeWork:
+class AttentionSplit:
     """The attention of some rows of a batch; every seen key is in one place exactly.
 
     Attributes:
@@ -103,7 +103,7 @@ class _Runs:
         return np.searchsorted(self.starts, rows, side="right") - 1
 
 
-def tree_work(batch: ForwardBatch, rows: Int64 | None, limits: Limits) -> TreeWork:
+def split_attention(batch: ForwardBatch, rows: Int64 | None, limits: DenseLimits) -> AttentionSplit:
     """Split the attention of some rows, all of them where None.
 
     Args:
@@ -130,7 +130,7 @@ def tree_work(batch: ForwardBatch, rows: Int64 | None, limits: Limits) -> TreeWo
     tiles = _tiles(asked, borders, limits.tile_rows)
     own_offsets, own = _own_segments(asked, tiles, runs, causal, taken_pieces)
     prefix_offsets, prefix = _prefix_segments(batch, asked, tiles, ~taken_spans)
-    return TreeWork(
+    return AttentionSplit(
         asked.astype(np.int32), parts, has, tiles, own_offsets, own, prefix_offsets, prefix
     )
 
@@ -188,7 +188,7 @@ def _single(queries: Int64, keys: Int64) -> _Groups:
     return _Groups(queries, keys, np.arange(len(keys) + 1), queries, keys)
 
 
-def _pieces(batch: ForwardBatch, runs: _Runs, asked: Int64, limits: Limits) -> _Groups:
+def _pieces(batch: ForwardBatch, runs: _Runs, asked: Int64, limits: DenseLimits) -> _Groups:
     """What rows behind a run see of it: piece by piece, or subtree by subtree."""
     ends = np.unique(runs.attached[runs.attached >= 0]) + 1
     if not len(ends):
@@ -218,7 +218,7 @@ def _pieces(batch: ForwardBatch, runs: _Runs, asked: Int64, limits: Limits) -> _
 
 
 def _parts(
-    sources: tuple[_Groups, _Groups], causal_runs: tuple[_Runs, Int64], limits: Limits
+    sources: tuple[_Groups, _Groups], causal_runs: tuple[_Runs, Int64], limits: DenseLimits
 ) -> tuple[tuple[DenseCall, ...], Int64, Int64]:
     """The dense calls, the most work first, and which spans and pieces are in one (masks)."""
     runs, causal = causal_runs

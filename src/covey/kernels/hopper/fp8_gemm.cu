@@ -8,7 +8,7 @@
 //   product:  out (rows, columns) BF16 = a b^T
 //   added:    the same, rounded to BF16 and added to what out holds
 //   heads:    columns are heads of 128: queries, then keys, then values. Queries and keys get
-//             their RMS norm and turn by their row's angles before they are rounded; keys and
+//             their RMS norm and rotary embedding before they are rounded; keys and
 //             values of kept rows are written to the KV cache too
 //   gated:    b is two matrices, gate above up, of `columns` rows each;
 //             out (rows, columns) e4m3 with a factor a row and group = silu(gate) * up
@@ -85,7 +85,7 @@ struct Turn {
 
 enum Kind { PRODUCT, ADDED, HEADS, GATED };
 
-// What a product by heads needs besides. Dimension i of a head turns with i + 64.
+// What a product by heads needs besides. Dimension i of a head rotates with i + 64.
 struct Heads {
     const int* positions;     // (rows,)
     const float* frequencies; // (64,) angles a position
@@ -355,9 +355,9 @@ __device__ __forceinline__ float2 direction(float angle) {
 }
 
 __device__ __forceinline__ void turn_two(float& x, float& y, float2 to) {
-    float turned = x * to.x - y * to.y;
+    float rotated = x * to.x - y * to.y;
     y = y * to.x + x * to.y;
-    x = turned;
+    x = rotated;
 }
 
 // Two heads, or the first alone, of 16 rows from `row` on. `head` is the first's number, `out`
@@ -365,7 +365,7 @@ __device__ __forceinline__ void turn_two(float& x, float& y, float2 to) {
 __device__ __forceinline__ void finish_heads(
     float (&sums)[2][64], u32 store, u8* out, u64 pitch, u32 row, u32 left, u32 lane, bool both,
     u32 head, const Heads& heads) {
-    u32 turned = heads.queries + heads.keys;
+    u32 rotated = heads.queries + heads.keys;
     u32 column = lane % 4;
     int slots[4] = {-1, -1, -1, -1};
     if (heads.slots != nullptr && head + 1 >= heads.queries) {
@@ -375,8 +375,8 @@ __device__ __forceinline__ void finish_heads(
             if (at < left) slots[i] = __ldg(heads.slots + row + at);
         }
     }
-    if (head < turned) {
-        bool second = both && head + 1 < turned;
+    if (head < rotated) {
+        bool second = both && head + 1 < rotated;
         const u32* norms[2] = {head < heads.queries ? heads.query_norm : heads.key_norm,
                                head + 1 < heads.queries ? heads.query_norm : heads.key_norm};
         float low = lane / 4 < left ? __ldg(heads.positions + row + lane / 4) : 0;
@@ -402,8 +402,8 @@ __device__ __forceinline__ void finish_heads(
         store_quarter(sums, quarter, store, lane);
         u32 here = head + quarter / 2;
         bool keeps = here >= heads.queries;
-        u8* cache = here < turned ? heads.key_cache + u64(here - heads.queries) * 2 * TILE
-                                  : heads.value_cache + u64(here - turned) * 2 * TILE;
+        u8* cache = here < rotated ? heads.key_cache + u64(here - heads.queries) * 2 * TILE
+                                  : heads.value_cache + u64(here - rotated) * 2 * TILE;
         each_share(store, lane, [&](u32 i, u32 at, u32 byte, uint4 x) {
             byte += quarter % 2 * TILE;
             if (at < left)

@@ -1,4 +1,4 @@
-"""silu(gate) * up + FP8 quantise, a row's stretch of groups a program, or the whole row.
+"""silu(gate) * up + FP8 quantise, a stretch of a row a program.
 
     gate_up   (n, 2 * ffn)           gate first
     out       (n, ffn)
@@ -15,14 +15,15 @@ import triton.language as tl
 from torch import Tensor
 
 from covey.kernels.base import Activation
-from covey.kernels.hopper.checks import GROUP, require
-from covey.kernels.hopper.fp8 import column_stride, empty_activation, group_scale
+from covey.kernels.fp8_format import FP8_GROUP
+from covey.kernels.hopper.launch import column_stride, empty_activation, group_scale, require
 
+_NAME = "silu_and_mul"
 _COLUMNS = 2048  # a program's; 16 bytes a thread and load at four warps
 
 
 @triton.jit(do_not_specialize=["scale_stride"])
-def _gate(
+def _silu_and_mul(
     gate_up,
     out,
     scales,
@@ -51,7 +52,7 @@ def _gate(
     tl.store(out + row * width + column, x.to(out.dtype.element_ty), mask=inside)
 
 
-def gate(gate_up: Tensor, *, out_dtype: torch.dtype, quantised: bool) -> Activation:
+def silu_and_mul(gate_up: Tensor, *, out_dtype: torch.dtype, quantised: bool) -> Activation:
     """Gated activation of (n, 2 * ffn), contiguous, as (n, ffn).
 
     Args:
@@ -63,19 +64,19 @@ def gate(gate_up: Tensor, *, out_dtype: torch.dtype, quantised: bool) -> Activat
     """
     rows, both = gate_up.shape
     width = both // 2
-    require(gate_up.is_contiguous() and both % 2 == 0, "gate", "gate_up is not two halves")
-    require(not quantised or width % GROUP == 0, "gate", f"{width} columns make no groups")
+    require(gate_up.is_contiguous() and both % 2 == 0, _NAME, "gate_up is not two halves")
+    require(not quantised or width % FP8_GROUP == 0, _NAME, f"{width} columns make no groups")
     out = empty_activation(rows, width, gate_up.device, out_dtype, quantised)
-    block = min(_COLUMNS, max(GROUP, triton.next_power_of_2(width)))
+    block = min(_COLUMNS, max(FP8_GROUP, triton.next_power_of_2(width)))
     if rows:
-        _gate[(rows, triton.cdiv(width, block))](
+        _silu_and_mul[(rows, triton.cdiv(width, block))](
             gate_up,
             out.values,
             out.values if out.scales is None else out.scales,
             width,
             column_stride(out.scales),
             QUANTISE=quantised,
-            GROUP=GROUP,
+            GROUP=FP8_GROUP,
             BLOCK=block,
             num_warps=4,
         )

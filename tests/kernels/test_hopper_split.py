@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.kernels.base import ForwardBatch
-from covey.kernels.hopper.work import Limits, TreeWork, tree_work
+from covey.kernels.hopper.attention_split import AttentionSplit, DenseLimits, split_attention
 from effort import examples
 from kernels.forests import forest, random_forest, some_rows
 
@@ -25,7 +25,7 @@ def seen_by_definition(batch: ForwardBatch, row: int) -> Keys:
     return found
 
 
-def seen_by_work(batch: ForwardBatch, work: TreeWork) -> list[Keys]:
+def seen_by_work(batch: ForwardBatch, work: AttentionSplit) -> list[Keys]:
     """What each asking row is given, by its parts and its tile."""
     found: list[Keys] = [Counter() for _ in work.asked]
     for number, call in enumerate(work.parts):
@@ -48,7 +48,7 @@ def seen_by_work(batch: ForwardBatch, work: TreeWork) -> list[Keys]:
     return found
 
 
-def check(batch: ForwardBatch, work: TreeWork, tile_rows: int) -> None:
+def check(batch: ForwardBatch, work: AttentionSplit, tile_rows: int) -> None:
     lengths = work.tiles[:, 1] - work.tiles[:, 0]
     assert lengths.sum() == len(work.asked) and (lengths > 0).all()
     assert (lengths <= tile_rows).all()
@@ -63,7 +63,7 @@ def check(batch: ForwardBatch, work: TreeWork, tile_rows: int) -> None:
     mean_run=st.sampled_from([0.5, 3.0, 12.0]),
     rows=st.integers(1, 60),
     limits=st.builds(
-        Limits,
+        DenseLimits,
         tile_rows=st.sampled_from([1, 4, 16]),
         dense_keys=st.integers(1, 12),
         dense_rows=st.integers(1, 6),
@@ -74,12 +74,12 @@ def check(batch: ForwardBatch, work: TreeWork, tile_rows: int) -> None:
     share=st.sampled_from([None, 0.05, 0.5]),
 )
 def test_every_seen_key_is_in_one_place(
-    seed: int, mean_run: float, rows: int, limits: Limits, share: float | None
+    seed: int, mean_run: float, rows: int, limits: DenseLimits, share: float | None
 ) -> None:
     rng = np.random.default_rng(seed)
     batch = random_forest(rng, rows, mean_run, kv_cache=40)
     asked = None if share is None else some_rows(rng, batch, share)
-    work = tree_work(batch, asked, limits)
+    work = split_attention(batch, asked, limits)
     assert len(work.parts) <= max(limits.parts, 1)
     check(batch, work, limits.tile_rows)
 
@@ -87,7 +87,7 @@ def test_every_seen_key_is_in_one_place(
 def test_an_anchor_in_the_kv_cache_is_one_dense_call_and_its_suffixes_are_packed() -> None:
     suffixes = [(-1 if i % 5 == 0 else i - 1) for i in range(500)]
     batch = forest(suffixes, [(0, 500, 7000, 11000)])
-    work = tree_work(batch, None, Limits())
+    work = split_attention(batch, None, DenseLimits())
     (call,) = work.parts
     assert call.prefix and not call.causal
     assert call.queries.tolist() == [[0, 500]] and call.keys.tolist() == [[7000, 11000]]
@@ -98,7 +98,7 @@ def test_an_anchor_in_the_kv_cache_is_one_dense_call_and_its_suffixes_are_packed
 def test_a_long_document_with_partners_is_causal_over_itself_and_dense_under_them() -> None:
     document = [i - 1 for i in range(700)]
     partners = [699 if i % 4 == 0 else 699 + i for i in range(400)]
-    work = tree_work(forest(document + partners, []), None, Limits())
+    work = split_attention(forest(document + partners, []), None, DenseLimits())
     kinds = [(call.causal, call.queries.tolist(), call.keys.tolist()) for call in work.parts]
     assert kinds == [(True, [[0, 704]], [[0, 704]]), (False, [[704, 1100]], [[0, 700]])]
 
@@ -108,7 +108,7 @@ def test_questions_under_a_chain_of_snapshots_are_one_dense_call() -> None:
     tails = []
     for end in (3000, 2000, 1000):
         tails += [end - 1, *range(3000 + len(tails), 3000 + len(tails) + 39)]
-    work = tree_work(forest(chain + tails, []), None, Limits())
+    work = split_attention(forest(chain + tails, []), None, DenseLimits())
     own, dense = work.parts
     assert own.causal and own.keys.tolist() == [[0, 3040]]
     assert dense.queries.tolist() == [[3040, 3080], [3080, 3120]]
@@ -119,5 +119,5 @@ def test_questions_under_a_chain_of_snapshots_are_one_dense_call() -> None:
 @pytest.mark.parametrize("rows", [None, np.array([], dtype=np.int64)])
 def test_nothing_to_ask_is_no_work(rows: np.ndarray | None) -> None:
     batch = forest([] if rows is None else [-1, 0], [])
-    work = tree_work(batch, rows, Limits())
+    work = split_attention(batch, rows, DenseLimits())
     assert not len(work.tiles) and not work.parts and work.own_offsets.tolist() == [0]

@@ -15,12 +15,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from covey.kernels.hopper.checks import require
+from covey.kernels.hopper.launch import require
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCall:
-    """A `hopper.work.DenseCall` on the device.
+    """An `attention_split.DenseCall` on the device.
 
     Attributes:
         prefix: whether the keys lie in the KV cache.

@@ -6,7 +6,7 @@
     subtree_ends     (n,) int32             one past each row's subtree
     asked     (q,) int32             the batch row of each query
     has       (q,) int32             bit p: part p holds something of the query
-    tiles, own, prefix, offsets        see `hopper.work.TreeWork`
+    tiles, own, prefix, offsets        see `attention_split.AttentionSplit`
     part_p    (q, heads, d), lse_p (heads, q) float32 natural: a dense call's result
     out       (q, heads * d)
     scales    (q, heads)             float32 by columns, where quantised; then d is 128
@@ -26,16 +26,16 @@ import triton.language as tl
 from torch import Tensor
 
 from covey.kernels.base import Activation, KvLayer
-from covey.kernels.hopper.checks import GROUP, require
-from covey.kernels.hopper.fp8 import column_stride, empty_activation, group_scale
+from covey.kernels.fp8_format import FP8_GROUP
+from covey.kernels.hopper.launch import column_stride, empty_activation, group_scale, require
 
 _LOG2_E = 1.4426950408889634
 _NAME = "packed_attention"
 
 
 @dataclass(frozen=True, slots=True)
-class TileWork:
-    """`TreeWork` on the device, without its dense calls; all int32.
+class PackedTiles:
+    """`AttentionSplit` on the device, without its dense calls; all int32.
 
     Attributes:
         subtree_ends: (n,).
@@ -250,7 +250,7 @@ def packed_attention(
     k: Tensor,
     v: Tensor,
     kv: KvLayer | None,
-    work: TileWork,
+    work: PackedTiles,
     parts: list[tuple[Tensor, Tensor]],
     *,
     scale: float,
@@ -329,7 +329,7 @@ def _check(
     k: Tensor,
     v: Tensor,
     kv: KvLayer | None,
-    work: TileWork,
+    work: PackedTiles,
     parts: list[tuple[Tensor, Tensor]],
     quantised: bool,
 ) -> None:
@@ -338,7 +338,7 @@ def _check(
         require(x.stride(2) == 1 and x.stride(1) == d, _NAME, f"heads of {label} are apart")
     fits = heads % k.shape[1] == 0 and d == triton.next_power_of_2(d)
     require(fits, _NAME, f"{heads} x {d} heads")
-    require(not quantised or d == GROUP, _NAME, f"a head of {d} is no FP8 group")
+    require(not quantised or d == FP8_GROUP, _NAME, f"a head of {d} is no FP8 group")
     require(len(parts) <= 3, _NAME, f"{len(parts)} dense calls")
     require(kv is not None or not len(work.prefix), _NAME, "KV cache spans without a KV cache")
     for part, lse in parts:

@@ -11,12 +11,11 @@ from covey.kernels.base import KvLayer
 
 pytest.importorskip("triton", reason="Triton has no build for this platform")
 
-from covey.kernels.hopper.checks import padded
-from covey.kernels.hopper.fp8 import multiply_layout
-from covey.kernels.hopper.gate import gate
+from covey.kernels.hopper.launch import gemm_layout, padded
 from covey.kernels.hopper.logits import answer_logits
-from covey.kernels.hopper.norm import add_norm
-from covey.kernels.hopper.rotate import Turn, rotate_and_store
+from covey.kernels.hopper.rms_norm import add_rms_norm
+from covey.kernels.hopper.rotary import RotaryEmbedding, rotate_and_store
+from covey.kernels.hopper.silu_and_mul import silu_and_mul
 
 DTYPES = [torch.float32, torch.float16]
 
@@ -42,7 +41,7 @@ def test_norm_is_that_of_the_rounded_sum(
     residual, delta = torch.randn(rows, width).to(dtype), torch.randn(rows, width).to(dtype)
     weight = torch.rand(width).to(dtype) + 0.5
     total = residual + delta if add else residual.clone()
-    out = add_norm(
+    out = add_rms_norm(
         residual, delta if add else None, weight, epsilon=1e-5, out_dtype=dtype, quantised=False
     )
     assert torch.equal(residual, total) and out.scales is None
@@ -58,7 +57,7 @@ def test_quantised_norm_has_a_scale_a_group_by_columns_with_room_for_products(
     x[0, :128] = 0.0
     expected = rms(x.double(), weight, 1e-6)
     # Stored in float32, so that all but the cast is seen.
-    out = add_norm(x, None, weight, epsilon=1e-6, out_dtype=torch.float32, quantised=True)
+    out = add_rms_norm(x, None, weight, epsilon=1e-6, out_dtype=torch.float32, quantised=True)
     assert out.scales is not None and out.scales.shape == (rows, width // 128)
     assert out.scales.stride() == (1, padded(rows))
     largest = expected.view(rows, -1, 128).abs().amax(2)
@@ -72,7 +71,7 @@ def test_quantised_norm_has_a_scale_a_group_by_columns_with_room_for_products(
 def test_gate_is_silu_times_up(dtype: torch.dtype, rows: int, width: int) -> None:
     torch.manual_seed(width)
     both = (torch.randn(rows, 2 * width) * 3).to(dtype)
-    found = gate(both, out_dtype=dtype, quantised=False)
+    found = silu_and_mul(both, out_dtype=dtype, quantised=False)
     first, second = both.double().chunk(2, 1)
     near(found.values, first * first.sigmoid() * second, dtype)
 
@@ -81,7 +80,7 @@ def test_gate_is_silu_times_up(dtype: torch.dtype, rows: int, width: int) -> Non
 def test_quantised_gate_covers_every_group(rows: int, width: int) -> None:
     torch.manual_seed(rows)
     both = torch.randn(rows, 2 * width) * 3
-    found = gate(both, out_dtype=torch.float32, quantised=True)
+    found = silu_and_mul(both, out_dtype=torch.float32, quantised=True)
     first, second = both.double().chunk(2, 1)
     expected = first * first.sigmoid() * second
     assert found.scales is not None
@@ -132,7 +131,7 @@ def test_rotation_norms_turns_and_stores(
         v,
         norms,
         None if rows is None else torch.tensor(rows, dtype=torch.int64),
-        Turn(positions, frequencies, slots),
+        RotaryEmbedding(positions, frequencies, slots),
         kv_cache,
         1e-6,
     )
@@ -164,28 +163,28 @@ def test_logits_are_the_normed_state_times_the_heads_rows(
 
 def test_what_a_kernel_would_read_wrongly_is_refused_by_name() -> None:
     x, weight = torch.randn(4, 256), torch.ones(256)
-    with pytest.raises(RunError, match="add_norm: residual is not contiguous"):
-        add_norm(
+    with pytest.raises(RunError, match="add_rms_norm: residual is not contiguous"):
+        add_rms_norm(
             x.t().contiguous().t(), None, weight, epsilon=1e-6, out_dtype=x.dtype, quantised=False
         )
     with pytest.raises(RunError, match="200 columns make no groups"):
-        gate(torch.randn(2, 400), out_dtype=x.dtype, quantised=True)
+        silu_and_mul(torch.randn(2, 400), out_dtype=x.dtype, quantised=True)
     with pytest.raises(RunError, match="head is"):
         answer_logits(x, None, weight, torch.randn(2, 255), 1e-6)
 
 
 def test_rows_taken_from_an_activation_are_laid_out_for_a_product_again() -> None:
-    out = add_norm(
+    out = add_rms_norm(
         torch.randn(9, 256), None, torch.ones(256), epsilon=1e-6, out_dtype=torch.float32,
         quantised=True,
     )  # fmt: skip
     taken = out.take(torch.tensor([7, 0, 3]))
     for x in (out, taken):
-        values, scales = multiply_layout(x)
+        values, scales = gemm_layout(x)
         rows = len(x.values)
         assert x.scales is not None
         assert values.shape == (padded(rows), 256) and values.is_contiguous()
         assert scales.stride() == (1, padded(rows))
         assert torch.equal(values[:rows], x.values)
         assert torch.equal(scales[:rows], x.scales)
-    assert multiply_layout(out)[0].data_ptr() == out.values.data_ptr()
+    assert gemm_layout(out)[0].data_ptr() == out.values.data_ptr()
