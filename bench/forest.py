@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from covey.prompts.forest import Forest, ask_all, ask_pairs, build_trie, cut, flatten, pack
+from covey.prompts.forest import Forest, ask_all, ask_pairs, build_trie, flatten, pack
 from covey.prompts.tokens import Tokens
 
 VOCABULARY = 151_936  # Qwen3
@@ -109,7 +109,7 @@ def build(make: Callable[[np.random.Generator], Tokens]) -> Row:
     return (
         (make.__doc__ or "").rstrip("."),
         f"{built}, flatten(8) {flattened}; {trie.requested_tokens:,} tokens, "
-        f"{trie.size:,} at least, {len(trie):,} nodes ({len(flat):,} and {flat.given_up:,} "
+        f"{trie.size:,} at least, {len(trie):,} nodes ({len(flat):,} and {flat.size - trie.size:,} "
         "tokens given up when flattened)",
     )
 
@@ -127,9 +127,9 @@ def describe(forest: Forest, prepared: Stopwatch) -> str:
     """One line about packing a whole forest in chunks, after what `prepared` measured."""
     before, before_text = prepared.wall, str(prepared)
     watch, answers = Stopwatch(), 0
-    begin, end, chunks = cut(np.array([0]), np.array([forest.size]), BUDGET)
-    for low, high in zip(chunks[:-1].tolist(), chunks[1:].tolist(), strict=True):
-        answers += len(pack(forest, begin[low:high], end[low:high]).answers)
+    for begin in range(0, forest.size, BUDGET):
+        end = min(begin + BUDGET, forest.size)
+        answers += len(pack(forest, np.array([begin]), np.array([end])).logits_indices)
     seconds, text = watch.wall, str(watch)
     if answers != forest.prompts:
         raise SystemExit(f"packed {answers:,} answers of {forest.prompts:,} prompts")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -33,3 +34,9 @@ def forest_minimum(pairs: Iterable[tuple[Run, Run]]) -> int:
     own = minimum_tokens(document for document, _ in pairs)
     below = {(d, s[: n + 1]) for d, s in pairs for n in range(len(s))}
     return own + len(below)
+
+
+def cut(size: int, budget: int, filled: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The ranges of consecutive passes over a stream, each full, the first but for `filled`."""
+    edges = [0, *range(budget - filled, size, budget), size]
+    return [(np.array([low]), np.array([high])) for low, high in pairwise(edges)]

@@ -16,13 +16,11 @@ from covey.prompts.forest import (
     ask_all,
     ask_pairs,
     build_trie,
-    cut,
     flatten,
-    floor_cut,
     pack,
 )
 from effort import examples
-from forest.brute import column, forest_minimum
+from forest.brute import column, cut, forest_minimum
 
 token = st.integers(0, 2)
 document = st.lists(token, max_size=6)
@@ -86,18 +84,11 @@ class Machine:
                 assert packed.positions[i] == len(seen) - 1
                 assert i < packed.subtree_ends[i] <= high
                 values.append(seen)
-            self._remember(packed, low, high)
+            self._remember(packed.tokens[low:high].tolist(), int(begin[piece]))
         for at, prompt in zip(packed.logits_indices.tolist(), packed.prompts.tolist(), strict=True):
             assert prompt not in self.answers
             self.answers[prompt] = values[at]
         self.tokens += len(packed.tokens)
-        covered = [
-            k
-            for side in (packed.documents, packed.instances)
-            for low, length in zip(side.packed, side.length, strict=True)
-            for k in range(low, low + length)
-        ]
-        assert sorted(covered) == list(range(len(packed.tokens)))
 
     def _outside(self, context, piece: int) -> list[tuple[list[int], int]]:
         outside = []
@@ -112,14 +103,15 @@ class Machine:
             outside += [([t], int(stop)) for t, stop in zip(run, stops, strict=False)]
         return outside
 
-    def _remember(self, packed, low: int, high: int) -> None:
+    def _remember(self, tokens: list[int], begin: int) -> None:
         """Keep what lies in document nodes, as an arena would."""
-        parts = packed.documents
-        for i in np.flatnonzero((parts.packed >= low) & (parts.packed < high)):
-            resident = self.nodes.setdefault(int(parts.node[i]), [])
-            assert len(resident) == parts.skip[i] and parts.stop[i] == high
-            at = int(parts.packed[i])
-            resident.extend(packed.tokens[at : at + int(parts.length[i])].tolist())
+        nodes = np.arange(len(self.forest.documents))
+        for node, low, high in zip(nodes, *self.forest.document_ranges(nodes), strict=True):
+            inside = slice(max(low - begin, 0), max(high - begin, 0))
+            if tokens[inside]:
+                resident = self.nodes.setdefault(int(node), [])
+                assert len(resident) == max(begin - low, 0)
+                resident.extend(tokens[inside])
 
 
 def check_answers(case: Case, machine: Machine) -> None:
@@ -135,13 +127,9 @@ def test_every_prompt_is_read_once_however_the_stream_is_cut(
 ) -> None:
     forest = case.forest
     filled = data.draw(st.integers(0, budget - 1))
-    begin, end, chunks = cut(np.array([0]), np.array([forest.size]), budget, filled)
     machine = Machine(forest)
-    for c in range(len(chunks) - 1):
-        pieces = slice(chunks[c], chunks[c + 1])
-        machine.run(begin[pieces], end[pieces])
-        room = budget - filled if c == 0 else budget
-        assert (end[pieces] - begin[pieces]).sum() == room or c == len(chunks) - 2
+    for begin, end in cut(forest.size, budget, filled):
+        machine.run(begin, end)
     check_answers(case, machine)
     pairs = [(case.documents[d], case.suffixes[s]) for d, s in case.pairs]
     assert machine.tokens == forest.size == forest_minimum(pairs)
@@ -151,10 +139,9 @@ def test_every_prompt_is_read_once_however_the_stream_is_cut(
 
 @given(cases(node_tokens=3), st.integers(1, 9))
 def test_a_flattened_forest_reads_the_same_prompts(case: Case, budget: int) -> None:
-    begin, end, chunks = cut(np.array([0]), np.array([case.forest.size]), budget)
     machine = Machine(case.forest)
-    for c in range(len(chunks) - 1):
-        machine.run(begin[chunks[c] : chunks[c + 1]], end[chunks[c] : chunks[c + 1]])
+    for begin, end in cut(case.forest.size, budget):
+        machine.run(begin, end)
     check_answers(case, machine)
 
 
@@ -168,7 +155,8 @@ def test_instances_run_in_any_order_behind_resident_documents(
     if len(needed):
         machine.run(begin[needed], end[needed])
     order = np.array(data.draw(st.permutations(range(len(forest.hosts)))))
-    begin, end = forest.instance_ranges(order)
+    begin = forest.document_ranges(forest.hosts[order])[1]
+    end = begin + forest.widths[order]
     half = len(order) // 2
     for part in (slice(0, half), slice(half, None)):
         machine.run(begin[part], end[part])
@@ -178,30 +166,13 @@ def test_instances_run_in_any_order_behind_resident_documents(
 @given(cases(), st.integers(1, 9))
 def test_open_tokens_are_those_seen_after_their_piece(case: Case, budget: int) -> None:
     forest = case.forest
-    begin, end, _ = cut(np.array([0]), np.array([forest.size]), budget)
+    begin, end = np.concatenate(cut(forest.size, budget), axis=1)
     whole = pack(forest, np.array([0]), np.array([forest.size]))
     packed = pack(forest, begin, end)
     stop = np.repeat(end, end - begin)
     assert packed.open.tolist() == np.flatnonzero(whole.subtree_ends > stop).tolist()
     assert packed.subtree_ends.tolist() == np.minimum(whole.subtree_ends, stop).tolist()
     assert packed.tokens.tolist() == whole.tokens.tolist()
-
-
-@given(cases(), st.integers(0, 7))
-def test_floor_cut_is_the_last_place_shallow_enough(case: Case, deepest: int) -> None:
-    forest = case.forest
-    whole = pack(forest, np.array([0]), np.array([forest.size]))
-    node = forest.documents
-    in_document = np.zeros(forest.size, dtype=bool)
-    for low, high in zip(*forest.document_ranges(np.arange(len(node))), strict=True):
-        in_document[low:high] = True
-
-    def deep(place: int) -> int:
-        return sum(whole.subtree_ends[k] > place and not in_document[k] for k in range(place))
-
-    for place in range(forest.size + 1):
-        allowed = [p for p in range(place + 1) if deep(p) <= deepest]
-        assert floor_cut(forest, place, deepest) == allowed[-1]
 
 
 def test_five_million_pairs_are_two_tries_and_their_hosts() -> None:
@@ -211,7 +182,7 @@ def test_five_million_pairs_are_two_tries_and_their_hosts() -> None:
     assert forest.prompts == 5_000_000
     assert forest.size == 1 + 2500 + 2500 * (2 + 2 * 2000)
     assert forest.requested_tokens == 5_000_000 * 6
-    place = forest.instance_ranges(np.array([1234]))[0]
+    place = forest.document_ranges(forest.hosts[[1234]])[1]
     packed = pack(forest, place, place + 10)
     assert packed.tokens[:4].tolist() == [3, 4, 0, 5]
     assert packed.prompts.tolist() == [1234 * 2000 + i for i in range(4)]

@@ -110,7 +110,7 @@ class Job:
     def hosts_below(self, node: int) -> tuple[int, int]:
         """The hosts in a document node's subtree, as a range."""
         trie = self.forest.documents
-        first, stop = np.searchsorted(self.forest.hosts, (node, trie.exit[node])).tolist()
+        first, stop = np.searchsorted(self.forest.hosts, (node, trie.subtree_end[node])).tolist()
         return first, stop
 
     def finish(self, first: int, stop: int) -> int:
@@ -121,7 +121,7 @@ class Job:
 
     def skip_below(self, node: int) -> None:
         """Move the walk past a node's subtree."""
-        stop = self.forest.documents.exit[node]
+        stop = self.forest.documents.subtree_end[node]
         self.station = int(np.searchsorted(self.forest.stations, stop))
 
     def requested(self, prompts: Int64) -> Int64:

@@ -159,7 +159,7 @@ class Scheduler:
             return
         forest, trie = job.forest, job.forest.documents
         node = int(forest.stations[job.station])
-        while job.trail and trie.exit[job.trail[-1][0]] <= node:
+        while job.trail and trie.subtree_end[job.trail[-1][0]] <= node:
             self._grove.close(job.trail.pop()[1])
         first, stop = job.hosts_below(node)
         if job.done[first:stop].all():
@@ -172,8 +172,8 @@ class Scheduler:
         tokens = trie.column.flat[int(trie.start[node]) : int(trie.end[node])]
         above, known = self._grove.match(above, tokens)
         host = first if int(forest.hosts[first]) == node else None
-        end = int(forest.node_first[trie.exit[node]])
-        children = int(trie.exit[node]) > node + 1
+        end = int(forest.node_first[trie.subtree_end[node]])
+        children = int(trie.subtree_end[node]) > node + 1
         work = _Work(job, node, host, first, stop, known, end, children)
         self._enter(builder, work, above, tokens[known:])
 

@@ -97,7 +97,7 @@ class Forest:
         marked = np.zeros(len(trie), dtype=np.int64)
         marked[self.hosts] = 1
         before = offsets_of(marked)
-        needed = before[trie.exit] > before[:-1]
+        needed = before[trie.subtree_end] > before[:-1]
         return np.where(needed, trie.end - trie.start, 0)
 
     @cached_property
@@ -129,12 +129,6 @@ class Forest:
         """The stream range of each node's own tokens; empty where no host needs it."""
         begin = self.node_first[nodes]
         return begin, begin + self._own[nodes]
-
-    def instance_ranges(self, hosts: Int64) -> tuple[Int64, Int64]:
-        """The stream range of each host's instance alone, by position in `hosts`."""
-        nodes = self.hosts[hosts]
-        begin = self.node_first[nodes] + self._own[nodes]
-        return begin, begin + self.widths[hosts]
 
     def host_of(self, document_rows: Int64) -> Int64:
         """(n,) int64: position in `hosts` of each document row, which must be asked about."""

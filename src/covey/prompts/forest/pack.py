@@ -1,4 +1,4 @@
-"""Chunks out of a forest: the arrays of any ranges of its token stream."""
+"""Pieces of a forest's stream: their arrays for a forward pass, and what stands above them."""
 
 from __future__ import annotations
 
@@ -9,34 +9,8 @@ import numpy as np
 from covey.arrays import Int32, Int64, offsets_of, ranges
 from covey.errors import InputError
 from covey.prompts.forest.forest import Chosen, Forest
-from covey.prompts.forest.trie import run_exits
-
-
-@dataclass(frozen=True, slots=True)
-class Segments:
-    """Stretches of the stream, each in one document node or in one instance of suffixes.
-
-    Attributes:
-        node: (n,) int64, the document node, or the host's node.
-        skip: (n,) int64, tokens of the node or instance before the stretch.
-        length: (n,) int64, tokens of the stretch, at least 1.
-        packed: (n,) int64, packed index of its first token, ascending.
-        stop: (n,) int64, packed index one past its piece.
-    """
-
-    node: Int64
-    skip: Int64
-    length: Int64
-    packed: Int64
-    stop: Int64
-
-    def some(self) -> Segments:
-        """Those that hold tokens."""
-        if self.length.all():
-            return self
-        kept = np.flatnonzero(self.length)
-        columns = (self.node, self.skip, self.length, self.packed, self.stop)
-        return Segments(*(column[kept] for column in columns))
+from covey.prompts.forest.minima import Minima
+from covey.prompts.forest.trie import subtree_ends_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +27,6 @@ class Packed:
             keys and values must outlive the chunk; those of all others need not.
         logits_indices: (a,) int64, ascending: tokens at which a prompt ends.
         prompts: (a,) int64, the number of that prompt in the forest.
-        documents: the document nodes, or parts of them, among these tokens.
-        instances: the instances of suffixes, or parts of them; together all the tokens.
     """
 
     offsets: Int64
@@ -64,15 +36,67 @@ class Packed:
     open: Int64
     logits_indices: Int64
     prompts: Int64
-    documents: Segments
-    instances: Segments
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Above:
+    """What the tokens of some pieces see outside their piece, root first.
+
+    It was computed in an earlier chunk, or in an earlier piece of the same one.
+
+    Attributes:
+        offsets: (pieces + 1,) int64 into the three arrays that follow.
+        nodes: (m,) int64, document nodes.
+        tokens: (m,) int64, how many of the node's tokens, from its start: all of them
+            but for a node in whose middle the piece begins.
+        subtree_ends: (m,) int64; token i of the packed pieces sees the node when i < subtree_ends.
+        suffix_path: (pieces,) int64, a suffix path whose first tokens are open where the
+            piece begins inside an instance; -1 where none are.
+        suffix_offsets: (pieces + 1,) int64 into `suffix_subtree_ends`, one a token of that path.
+        suffix_subtree_ends: (s,) int64, as `subtree_ends`.
+    """
+
+    offsets: Int64
+    nodes: Int64
+    tokens: Int64
+    subtree_ends: Int64
+    suffix_path: Int64
+    suffix_offsets: Int64
+    suffix_subtree_ends: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class _Segments:
+    """Stretches of the stream, each in one document node or in one instance of suffixes.
+
+    Attributes:
+        node: (n,) int64, the document node, or the host's node.
+        skip: (n,) int64, tokens of the node or instance before the stretch.
+        length: (n,) int64, tokens of the stretch, at least 1.
+        packed: (n,) int64, packed index of its first token, ascending.
+        stop: (n,) int64, packed index one past its piece.
+    """
+
+    node: Int64
+    skip: Int64
+    length: Int64
+    packed: Int64
+    stop: Int64
+
+    def some(self) -> _Segments:
+        """Those that hold tokens."""
+        if self.length.all():
+            return self
+        kept = np.flatnonzero(self.length)
+        columns = (self.node, self.skip, self.length, self.packed, self.stop)
+        return _Segments(*(column[kept] for column in columns))
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
     """Gathered segments, end to end; `open`, `logits_indices` are packed indices."""
 
-    segments: Segments
+    segments: _Segments
     tokens: Int32
     positions: Int32
     subtree_ends: Int32
@@ -93,7 +117,7 @@ def pack(forest: Forest, begin: Int64, end: Int64) -> Packed:
     Raises:
         InputError: a range is empty or not within the stream.
     """
-    check_ranges(forest, begin, end)
+    _check_ranges(forest, begin, end)
     offsets = offsets_of(end - begin)
     own, suffix = _segments(forest, begin, end, offsets)
     parts = []
@@ -117,12 +141,46 @@ def pack(forest: Forest, begin: Int64, end: Int64) -> Packed:
     logits_indices, prompts = (
         (parts[-1].logits_indices, parts[-1].prompts) if parts else (_NONE, _NONE)
     )
-    return Packed(
-        offsets, tokens, positions, subtree_ends, still_open, logits_indices, prompts, own, suffix
+    return Packed(offsets, tokens, positions, subtree_ends, still_open, logits_indices, prompts)
+
+
+def above(forest: Forest, begin: Int64, end: Int64) -> Above:
+    """The context of pieces: whose keys and values they read besides their own.
+
+    Args:
+        begin, end: as for `pack`, whose packed indices the subtree_ends refer to.
+
+    Raises:
+        InputError: a range is empty or not within the stream.
+    """
+    _check_ranges(forest, begin, end)
+    packed = offsets_of(end - begin)[:-1]
+    node = forest.stations[_stations_at(forest, begin)]
+    first, border = forest.document_ranges(node)
+    entered = np.minimum(begin, border) - first
+    piece, nodes = _chains(forest, node)
+    whole = forest.documents.end[nodes] - forest.documents.start[nodes]
+    tokens = np.where(nodes == node[piece], entered[piece], whole)
+    piece, nodes, tokens = (column[tokens > 0] for column in (piece, nodes, tokens))
+    stop = np.minimum(forest.node_first[forest.documents.subtree_end[nodes]], end[piece])
+    paths = np.full(len(begin), -1, dtype=np.int64)
+    stops = [np.empty(0, dtype=np.int64)] * len(begin)
+    # One piece of a chunk, its first, begins inside an instance when `cut` made it.
+    for i in np.flatnonzero(begin > border).tolist():
+        paths[i], seen = _open_suffix(forest, int(node[i]), int(begin[i] - border[i]))
+        stops[i] = np.minimum(seen + border[i], end[i]) - begin[i] + packed[i]
+    return Above(
+        offsets_of(np.bincount(piece, minlength=len(begin))),
+        nodes,
+        tokens,
+        stop - begin[piece] + packed[piece],
+        paths,
+        offsets_of(np.array([len(s) for s in stops], dtype=np.int64)),
+        np.concatenate(stops) if stops else np.empty(0, dtype=np.int64),
     )
 
 
-def check_ranges(forest: Forest, begin: Int64, end: Int64) -> None:
+def _check_ranges(forest: Forest, begin: Int64, end: Int64) -> None:
     """Refuse ranges that are empty or not within the stream.
 
     Raises:
@@ -137,7 +195,7 @@ def check_ranges(forest: Forest, begin: Int64, end: Int64) -> None:
         )
 
 
-def stations_at(forest: Forest, places: Int64) -> Int64:
+def _stations_at(forest: Forest, places: Int64) -> Int64:
     """(n,) int64: position in `forest.stations` of the node that owns each place."""
     starts = forest.node_first[forest.stations]
     return np.searchsorted(starts, places, side="right") - 1
@@ -145,25 +203,25 @@ def stations_at(forest: Forest, places: Int64) -> Int64:
 
 def _segments(
     forest: Forest, begin: Int64, end: Int64, offsets: Int64
-) -> tuple[Segments, Segments]:
+) -> tuple[_Segments, _Segments]:
     """Split pieces at the borders of document nodes and instances."""
-    low = stations_at(forest, begin)
-    count = stations_at(forest, end - 1) + 1 - low
+    low = _stations_at(forest, begin)
+    count = _stations_at(forest, end - 1) + 1 - low
     node = forest.stations[ranges(low, count)]
     piece = np.repeat(np.arange(len(begin)), count)
     lower, upper, shift = begin[piece], end[piece], (offsets[:-1] - begin)[piece]
     first, border = forest.document_ranges(node)
     last = forest.node_first[node + 1]
 
-    def between(start: Int64, stop: Int64) -> Segments:
+    def between(start: Int64, stop: Int64) -> _Segments:
         left, right = np.maximum(start, lower), np.minimum(stop, upper)
         length = np.maximum(right - left, 0)
-        return Segments(node, left - start, length, left + shift, upper + shift).some()
+        return _Segments(node, left - start, length, left + shift, upper + shift).some()
 
     return between(first, border), between(border, last)
 
 
-def _documents(forest: Forest, part: Segments) -> _Part:
+def _documents(forest: Forest, part: _Segments) -> _Gathered:
     trie = forest.documents
     dense = offsets_of(part.length)[:-1]
     inside = np.arange(part.length.sum(), dtype=np.int64)
@@ -171,9 +229,9 @@ def _documents(forest: Forest, part: Segments) -> _Part:
     inside += np.repeat(trie.depth[part.node] + part.skip - dense, part.length)
     # Packed index of the subtree's end, were the piece to go on for ever.
     begin = forest.node_first[part.node] + part.skip
-    subtree_ends = forest.node_first[trie.exit[part.node]] - begin + part.packed
+    subtree_ends = forest.node_first[trie.subtree_end[part.node]] - begin + part.packed
     beyond = np.flatnonzero(subtree_ends > part.stop)
-    return _Part(
+    return _Gathered(
         part,
         trie.column.flat[source],
         inside.astype(np.int32),
@@ -184,7 +242,7 @@ def _documents(forest: Forest, part: Segments) -> _Part:
     )
 
 
-def _instances(forest: Forest, part: Segments) -> _Part:
+def _instances(forest: Forest, part: _Segments) -> _Gathered:
     stream, suffixes = forest.suffix_stream, forest.suffixes
     dense = offsets_of(part.length)[:-1]
     source = ranges(part.skip, part.length)
@@ -192,7 +250,7 @@ def _instances(forest: Forest, part: Segments) -> _Part:
     base = trie.depth[part.node] + trie.end[part.node] - trie.start[part.node]
     positions = stream.depth[source]
     positions += np.repeat(base.astype(np.int32), part.length)
-    subtree_ends = stream.exit[source]
+    subtree_ends = stream.subtree_end[source]
     subtree_ends += np.repeat((part.packed - part.skip).astype(np.int32), part.length)
     cut_short = np.flatnonzero(part.skip + part.length < suffixes.size)
     still_open = _clip(subtree_ends, part, dense, cut_short)
@@ -201,7 +259,7 @@ def _instances(forest: Forest, part: Segments) -> _Part:
     count = np.searchsorted(ends, part.skip + part.length) - low
     path = ranges(low, count)
     host = np.searchsorted(forest.hosts, part.node)
-    return _Part(
+    return _Gathered(
         part,
         stream.tokens[source],
         positions,
@@ -212,7 +270,7 @@ def _instances(forest: Forest, part: Segments) -> _Part:
     )
 
 
-def _clip(subtree_ends: Int32, part: Segments, dense: Int64, which: Int64) -> Int64:
+def _clip(subtree_ends: Int32, part: _Segments, dense: Int64, which: Int64) -> Int64:
     """End the subtree_ends of some segments at their piece; the packed indices of those cut."""
     at = ranges(dense[which], part.length[which])
     stop = np.repeat(part.stop[which], part.length[which])
@@ -222,7 +280,7 @@ def _clip(subtree_ends: Int32, part: Segments, dense: Int64, which: Int64) -> In
     return (at + shift)[beyond]
 
 
-def _chosen_instances(forest: Forest, part: Segments) -> _Part:
+def _chosen_instances(forest: Forest, part: _Segments) -> _Gathered:
     chosen, suffixes, trie = forest.chosen, forest.suffixes, forest.documents
     if chosen is None:  # `pack` asks only where pairs are chosen
         raise InputError("the forest asks every suffix of every host")
@@ -239,14 +297,14 @@ def _chosen_instances(forest: Forest, part: Segments) -> _Part:
     shared = chosen.shared[pair].astype(np.int64)
     shared[offsets_of(count)[:-1]] = 0  # nothing before a segment belongs to its tree
     dense = offsets_of(part.length)[:-1]
-    subtree_ends = run_exits(shared, depth, length)
+    subtree_ends = subtree_ends_of(shared, depth, length)
     subtree_ends += np.repeat(part.packed - dense, part.length)
     base = trie.depth[part.node] + trie.end[part.node] - trie.start[part.node]
     positions = ranges(depth + np.repeat(base, count), length).astype(np.int32)
     source = suffixes.column.offsets[suffixes.rows[chosen.path[pair]]] + depth
     finished = np.flatnonzero(right == chosen.first[pair + 1])
     cut_short = np.flatnonzero(end < chosen.first[chosen.offsets[host + 1]])
-    return _Part(
+    return _Gathered(
         part,
         suffixes.column.flat[ranges(source, length)],
         positions,
@@ -266,7 +324,7 @@ def _open_depth(chosen: Chosen, place: Int64) -> Int64:
 
 
 def _open_tokens(
-    part: Segments, dense: Int64, which: Int64, positions: Int32, subtree_ends: Int64, limit: Int64
+    part: _Segments, dense: Int64, which: Int64, positions: Int32, subtree_ends: Int64, limit: Int64
 ) -> Int64:
     """Packed indices of tokens above the token that follows each of some segments.
 
@@ -279,3 +337,31 @@ def _open_tokens(
     shift = np.repeat((part.packed - dense)[which], length)
     open_tokens: Int64 = (at + shift)[going]
     return open_tokens
+
+
+def _chains(forest: Forest, node: Int64) -> tuple[Int64, Int64]:
+    """(piece, node) for every node on the way from the root to each piece's node."""
+    pieces, nodes = [node[:0]], [node[:0]]
+    piece = np.arange(len(node))
+    while len(node):
+        pieces.append(piece)
+        nodes.append(node)
+        up = forest.documents.parent[node]
+        piece, node = piece[up >= 0], up[up >= 0]
+    all_pieces, all_nodes = np.concatenate(pieces), np.concatenate(nodes)
+    order = np.lexsort((all_nodes, all_pieces))  # an ancestor's number is always smaller
+    return all_pieces[order], all_nodes[order]
+
+
+def _open_suffix(forest: Forest, node: int, inside: int) -> tuple[int, Int64]:
+    """The suffix path at a place inside an instance, and where its open tokens end.
+
+    Returns:
+        The path and, for each of its tokens above the place, the end of its subtree,
+        counted from the instance's start.
+    """
+    paths, shared, first = forest.runs(int(np.searchsorted(forest.hosts, node)))
+    run = int(np.searchsorted(first, inside, side="right")) - 1
+    depth = np.arange(shared[run] + inside - first[run], dtype=np.int64)
+    after = np.full(len(depth), run + 1, dtype=np.int64)
+    return int(paths[run]), first[Minima(shared).first_below(after, depth + 1)]

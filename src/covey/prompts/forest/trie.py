@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from covey.arrays import Int32, Int64, distinct, offsets_of, ranges
+from covey.arrays import Bool, Int32, Int64, distinct, offsets_of, ranges
 from covey.prompts.forest.minima import Minima
 from covey.prompts.tokens import Tokens
 
@@ -42,9 +42,8 @@ class Trie:
         parent: (nodes,) int64, always smaller than the node; -1 for the root.
         start, end: (nodes,) int64, the node's tokens are column.flat[start:end].
         depth: (nodes,) int64, tokens above the node: the RoPE position of its first.
-        exit: (nodes,) int64, one past the node's subtree.
+        subtree_end: (nodes,) int64, one past the node's subtree.
         prompts: (nodes,) int64, runs that end at the node.
-        given_up: tokens that `flatten` gave up; `size - given_up` is the exact minimum.
     """
 
     column: Tokens
@@ -57,9 +56,8 @@ class Trie:
     start: Int64
     end: Int64
     depth: Int64
-    exit: Int64
+    subtree_end: Int64
     prompts: Int64
-    given_up: int = 0
 
     def __len__(self) -> int:
         """Number of nodes, the root included."""
@@ -103,12 +101,12 @@ class Stream:
     Attributes:
         tokens: (size,) int32.
         depth: (size,) int32, tokens above each.
-        exit: (size,) int32, one past the subtree: i sees k exactly when k <= i < exit[k].
+        subtree_end: (size,) int32, one past each: i sees k exactly when k <= i < subtree_end[k].
     """
 
     tokens: Int32
     depth: Int32
-    exit: Int32
+    subtree_end: Int32
 
 
 def build_trie(tokens: Tokens) -> Trie:
@@ -127,12 +125,10 @@ def build_trie(tokens: Tokens) -> Trie:
     new[1:] = overlap[1:] < lengths[1:]  # prefixes come first, so the rest repeat
     row_path = np.empty(len(order), dtype=np.int64)
     row_path[order] = np.cumsum(new) - 1
-    return trie_from_paths(tokens, row_path, order[new], overlap[new])
+    return _trie_from_paths(tokens, row_path, order[new], overlap[new])
 
 
-def trie_from_paths(
-    column: Tokens, row_path: Int64, rows: Int64, shared: Int64, given_up: int = 0
-) -> Trie:
+def _trie_from_paths(column: Tokens, row_path: Int64, rows: Int64, shared: Int64) -> Trie:
     """Nodes from the paths. `shared` may be less than the true overlap (see `flatten`)."""
     lengths, minima = column.lengths[rows], Minima(shared)
     stride = int(lengths.max()) + 1
@@ -162,8 +158,73 @@ def trie_from_paths(
     prompts = np.bincount(path_node[row_path], minlength=len(names)).astype(np.int64)
     return Trie(
         column, row_path, rows, shared, lengths, path_node,
-        parent, start, end, depth, subtree_ends, prompts, given_up,
+        parent, start, end, depth, subtree_ends, prompts,
     )  # fmt: skip
+
+
+def flatten(trie: Trie, node_tokens: int) -> Trie:
+    """Merge into its children every node whose share saves no more than a node costs.
+
+    A node of n tokens under which c copies would otherwise run (its children, and the
+    prompts that end at it as one) saves n · (c - 1) tokens. It is kept when that is more
+    than `node_tokens`; otherwise each child starts with its tokens, and a prompt that
+    ended at it becomes a leaf. Nodes are judged from the root down, n counting what came
+    down from merged ancestors and c the children before any merging.
+
+    Args:
+        trie: not changed.
+        node_tokens: what a node costs the engine (one more span to allocate, to pass
+            to the kernel and to release), in tokens of model work; 0 merges nothing.
+
+    Returns:
+        A trie of the same runs.
+    """
+    lowered = _merged_depth(trie, node_tokens)
+    if not (lowered >= 0).any():
+        return trie
+    shared = trie.shared.copy()
+    # Paths that fork off at a merged node share only what lies above it.
+    forks = np.flatnonzero(shared)
+    fork_node = _fork_nodes(trie, forks)
+    depth = lowered[fork_node]
+    shared[forks[depth >= 0]] = depth[depth >= 0]
+    return _trie_from_paths(trie.column, trie.row_path, trie.rows, shared)
+
+
+def _merged_depth(trie: Trie, node_tokens: int) -> Int64:
+    """(nodes,) int64: the depth to which a merged node's children reach up, else -1."""
+    copies = np.bincount(trie.parent[1:], minlength=len(trie)) + (trie.prompts > 0)
+    end_depth = trie.depth + trie.end - trie.start
+    forks = copies > 1
+    forks[0] = False
+
+    def worthless(nodes: Int64, top: Int64) -> Bool:
+        worth = (end_depth[nodes] - top) * (copies[nodes] - 1)
+        return np.asarray(worth <= node_tokens, dtype=np.bool_)
+
+    lowered = np.full(len(trie), -1, dtype=np.int64)
+    waiting = np.flatnonzero(forks)
+    waiting = waiting[worthless(waiting, trie.depth[waiting])]
+    undecided = np.zeros(len(trie), dtype=np.bool_)
+    undecided[waiting] = True
+    # Each round decides the nodes whose parent is decided. A chain of k such nodes holds
+    # k tokens or more, so the rounds together cost no more than the tokens.
+    while len(waiting):
+        ready = ~undecided[trie.parent[waiting]]
+        nodes = waiting[ready]
+        above = lowered[trie.parent[nodes]]
+        top = np.where(above >= 0, above, trie.depth[nodes])
+        merge = worthless(nodes, top)
+        lowered[nodes[merge]] = top[merge]
+        undecided[nodes] = False
+        waiting = waiting[~ready]
+    return lowered
+
+
+def _fork_nodes(trie: Trie, paths: Int64) -> Int64:
+    """The node at which each of some paths leaves the path before it."""
+    first = np.searchsorted(trie.node_first, trie.path_first[paths], side="left")
+    return trie.parent[first]
 
 
 def ends_last(trie: Trie) -> Trie:
@@ -174,13 +235,13 @@ def ends_last(trie: Trie) -> Trie:
     of runs, each the opening of the next, is one unbroken stretch of tokens.
     """
     ends = distinct(trie.path_node)
-    inner = ends[trie.exit[ends] > ends + 1]
+    inner = ends[trie.subtree_end[ends] > ends + 1]
     if not len(inner):
         return trie
     # Before each place of the old order go the ends of the subtrees that close there,
     # inner ones first: they have larger numbers.
-    inner = inner[np.lexsort((-inner, trie.exit[inner]))]
-    closes = trie.exit[inner]
+    inner = inner[np.lexsort((-inner, trie.subtree_end[inner]))]
+    closes = trie.subtree_end[inner]
     moved = np.arange(len(trie)) + np.searchsorted(closes, np.arange(len(trie)), side="right")
     added = closes + np.arange(len(inner))
     count = len(trie) + len(inner)
@@ -196,7 +257,7 @@ def ends_last(trie: Trie) -> Trie:
     # A subtree gains the ends that close within it; of those at its very end, its own and
     # its descendants', whose numbers are not smaller.
     keys = closes * count - inner
-    gained = np.searchsorted(keys, trie.exit * count - np.arange(len(trie)), side="right")
+    gained = np.searchsorted(keys, trie.subtree_end * count - np.arange(len(trie)), side="right")
     target = moved.copy()
     target[inner] = added
     return replace(
@@ -206,7 +267,7 @@ def ends_last(trie: Trie) -> Trie:
         start=spread(trie.start, trie.end[inner]),
         end=spread(trie.end, trie.end[inner]),
         depth=spread(trie.depth, end_depth[inner]),
-        exit=spread(trie.exit + gained, added + 1),
+        subtree_end=spread(trie.subtree_end + gained, added + 1),
         prompts=spread(np.where(is_inner, 0, trie.prompts), trie.prompts[inner]),
     )
 
@@ -218,11 +279,11 @@ def stream_of(trie: Trie) -> Stream:
     return Stream(
         trie.column.flat[source],
         ranges(trie.shared, fresh).astype(np.int32),
-        run_exits(trie.shared, trie.shared, fresh).astype(np.int32),
+        subtree_ends_of(trie.shared, trie.shared, fresh).astype(np.int32),
     )
 
 
-def run_exits(shared: Int64, depth: Int64, lengths: Int64) -> Int64:
+def subtree_ends_of(shared: Int64, depth: Int64, lengths: Int64) -> Int64:
     """The subtree end of every token of some paths laid end to end.
 
     Args:
