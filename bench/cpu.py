@@ -178,7 +178,7 @@ class Recording:
     def __init__(self, model: LocalModel) -> None:
         self._engine = engine = model.open()
         self.name, self.fingerprint = engine.name, engine.fingerprint
-        self.kinds, self.outlook, self.shrink = model.kinds, model.outlook, engine.shrink
+        self.kinds, self.profile, self.shrink = model.kinds, model.profile, engine.shrink
         self.asked: list[tuple[Question, list[str], float]] = []
 
     def open(self) -> Engine:

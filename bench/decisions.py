@@ -3,7 +3,7 @@
     python bench/decisions.py [--only NAME] [--scale 1.0]
 
 Each query has conditions whose answers are planted, so that what any order would have asked
-can be counted exactly: fresh tokens and attention pairs, priced by `covey.optimizer.cost`.
+can be counted exactly: fresh tokens and attention pairs, priced by `covey.estimate.cost`.
 The order that is best of all is found by trying every one. Three runs of each query are
 compared with it: with the true pass rates given, with none given (sampled), and with wrong
 ones given (0.9 for what seldom passes and 0.05 for the rest), which adaptivity must notice.
@@ -30,9 +30,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import covey
-from covey.engine.outlook import Outlook, QuestionLengths
+from covey.estimate.cost import Lengths, Work, stems, suffixes
+from covey.estimate.profile import ModelProfile, QuestionLengths
 from covey.optimizer.choice import NOMINAL_RATES
-from covey.optimizer.cost import Lengths, Work, expected_seconds, stems, suffixes
 from covey.prompts.question import Question
 from covey.testing import PlantedModel
 from decision_queries import QUERIES, TABLES, Asked, Shape, Table
@@ -65,8 +65,8 @@ class _Measure:
 class Judge(PlantedModel):
     """Plants the answers of one query."""
 
-    def outlook(self) -> Outlook:
-        return Outlook(_Measure())
+    def profile(self) -> ModelProfile:
+        return ModelProfile(_Measure())
 
 
 class World:
@@ -209,7 +209,7 @@ class Ledger:
         return total
 
     def seconds(self) -> float:
-        return expected_seconds(self.work(), NOMINAL_RATES)
+        return NOMINAL_RATES.seconds(self.work())
 
 
 class Replay:
@@ -341,7 +341,7 @@ def score(shape: Shape, scale: float = 1.0) -> Score:
     if not given.rows == sampled.rows == wrong.rows:
         raise SystemExit(f"{shape.name}: the rows depend on the order")
     kept = replay.seconds([world.number_of(name) for name in wrong.orders[0]])
-    price = [expected_seconds(run.work, NOMINAL_RATES) / best for run in (given, sampled, wrong)]
+    price = [NOMINAL_RATES.seconds(run.work) / best for run in (given, sampled, wrong)]
     return Score(shape.name, *price, kept / best)
 
 

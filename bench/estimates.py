@@ -22,8 +22,8 @@ import covey
 from covey.cli import demo
 from covey.engine.loaded import load_engine
 from covey.engine.local import LocalModel, planned_costs, rates_key
+from covey.estimate.rates import write_rates
 from covey.hardware.devices import present_device
-from covey.hardware.rates import write_rates
 
 _EXAMPLES = Path(__file__).parents[1] / "examples"
 _REFUND = "AI.IF(PROMPT('Is the customer asking for a refund? {0}', t.body))"

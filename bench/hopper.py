@@ -29,10 +29,10 @@ from covey.engine.base import Counters, PromptBatch
 from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel, planned_costs
 from covey.engine.runtime import ChunkRunner, Launched
+from covey.estimate.cost import Work, speed_of_light
 from covey.hardware.devices import gpu_facts
 from covey.kernels.base import ForwardBatch
 from covey.models.files import ModelFiles
-from covey.optimizer.cost import Work, expected_seconds, speed_of_light
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 from gpu_timing import versions
@@ -233,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         best = min(runs, key=lambda run: run.seconds)
         c = best.counters
         light = speed_of_light(work, costs, device).total
-        expected = expected_seconds(work, rates)
+        expected = rates.seconds(work)
         print(
             f"{name:<16}{shape.prompts:9,}{best.seconds:9.2f}{c.requested_tokens:13,}"
             f"{c.fresh_tokens:11,}{c.minimum_tokens:11,}"

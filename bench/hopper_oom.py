@@ -57,7 +57,7 @@ class Held:
 
     def __init__(self, source: LocalModel) -> None:
         self._source = source
-        self.name, self.kinds, self.outlook = source.name, source.kinds, source.outlook
+        self.name, self.kinds, self.profile = source.name, source.kinds, source.profile
         engine = source.open()
         if not isinstance(engine, LoadedEngine):
             raise SystemExit("the model did not load as an engine of its own")

@@ -26,7 +26,7 @@ from covey.engine.labels import Wanted
 from covey.engine.limits import gpu_limits
 from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel, planned_costs
-from covey.engine.outlook import Outlook
+from covey.estimate.profile import ModelProfile
 from covey.hardware.devices import gpu_facts
 from covey.kernels.base import ForwardBatch
 from covey.prompts.fast_tokens import checked_encoder
@@ -99,14 +99,14 @@ class WaitingModel:
         memory = 0.0 if device is None else device.memory
         self._limits = gpu_limits(spec, memory - spec.parameters * spec.weight_dtype.bytes)
         costs = planned_costs(spec, True, self._limits.budget)
-        known = self._local.outlook()
-        self._outlook = replace(
+        known = self._local.profile()
+        self._profile = replace(
             known, costs=costs, device=device, rates=None, capacity=self._limits.slots
         )
 
-    def outlook(self) -> Outlook:
-        """See `ModelSource.outlook`: of the device that is imitated."""
-        return self._outlook
+    def profile(self) -> ModelProfile:
+        """See `ModelSource.profile`: of the device that is imitated."""
+        return self._profile
 
     def open(self) -> Engine:
         """See `ModelSource.open`."""

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from covey.engine.base import Answers, Counters, PromptBatch
-from covey.engine.outlook import Outlook
+from covey.estimate.profile import ModelProfile
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 from covey.testing import PlantedModel
@@ -34,9 +34,9 @@ class BlankModel:
     kinds = frozenset(QuestionKind)
     fingerprint = None
 
-    def outlook(self) -> Outlook:
+    def profile(self) -> ModelProfile:
         """Lengths as a planted model's."""
-        return PlantedModel(lambda question, documents: 0.5).outlook()
+        return PlantedModel(lambda question, documents: 0.5).profile()
 
     def open(self) -> Self:
         """Nothing to load."""

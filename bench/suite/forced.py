@@ -16,8 +16,8 @@ from typing import Self
 import numpy as np
 
 from covey.engine.base import Answers, Engine, EngineSession, ModelSource, PromptBatch
-from covey.engine.outlook import Outlook
 from covey.errors import RunError
+from covey.estimate.profile import ModelProfile
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import QuestionKind
 from suite.answers import Said
@@ -63,9 +63,9 @@ class ForcedModel:
     def kinds(self) -> frozenset[QuestionKind]:
         return self._source.kinds
 
-    def outlook(self) -> Outlook:
-        """See `ModelSource.outlook`."""
-        return self._source.outlook()
+    def profile(self) -> ModelProfile:
+        """See `ModelSource.profile`."""
+        return self._source.profile()
 
     def open(self) -> Self:
         """Load the model, once for all connections."""

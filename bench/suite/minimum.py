@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from covey.arrays import Int32, Int64
-from covey.optimizer.cost import Work
+from covey.estimate.cost import Work
 from covey.prompts.forest import Trie, ask_pairs, build_trie
 from covey.prompts.tokens import Tokens, concatenate
 from suite.predicates import Predicate

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from covey.engine.base import Answers, Engine, EngineSession, ModelSource, PromptBatch
-from covey.engine.outlook import Outlook
+from covey.estimate.profile import ModelProfile
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 from suite.plan import Classify, Filter, Join, Plan
@@ -155,9 +155,9 @@ class NotedModel:
     def fingerprint(self) -> str | None:
         return self.engine.fingerprint
 
-    def outlook(self) -> Outlook:
-        """See `ModelSource.outlook`."""
-        return self._source.outlook()
+    def profile(self) -> ModelProfile:
+        """See `ModelSource.profile`."""
+        return self._source.profile()
 
     def open(self) -> Self:
         """Load the model, once for all connections."""

@@ -13,8 +13,8 @@ import numpy as np
 
 from covey.engine.local import LocalModel
 from covey.errors import InputError
+from covey.estimate.cost import speed_of_light
 from covey.models.tokenizer import TextEncoder
-from covey.optimizer.cost import speed_of_light
 from covey.prompts.layout import RAW_V1
 from suite.answers import Said, write_answers
 from suite.minimum import minimum_work
@@ -215,8 +215,8 @@ class PeerSuite:
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         values = asdict(self._blank(plan))
         values["environment"]["packages"] |= result["versions"]
-        outlook = self._model.outlook()
-        costs, device = outlook.costs, outlook.device
+        profile = self._model.profile()
+        costs, device = profile.costs, profile.device
         work = minimum_work(asked, self._tokens, costs.budget if costs else 1)
         runs = [] if first else read_record(self._path(plan)).runs
         if "problem" not in result:

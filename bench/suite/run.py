@@ -19,9 +19,9 @@ import pyarrow as pa
 import covey
 from covey.engine.base import Engine
 from covey.engine.local import LocalModel
-from covey.engine.outlook import Outlook
 from covey.errors import CoveyError, UnsupportedError
-from covey.optimizer.cost import Work, speed_of_light
+from covey.estimate.cost import Work, speed_of_light
+from covey.estimate.profile import ModelProfile
 from suite.answers import write_answers
 from suite.blank import BlankModel
 from suite.check import digest, reference_rows, same_rows
@@ -109,7 +109,7 @@ class Suite:
         self._warm_seconds: float | None = None
         limits = getattr(engine, "limits", None)
         self._limits = None if limits is None else asdict(limits)
-        self._outlook = None if self._local is None else self._model.outlook()
+        self._profile = None if self._local is None else self._model.profile()
         self._environment = environment()
         self._pace = Pace()
         self._works: dict[str, Work] = {}
@@ -159,7 +159,7 @@ class Suite:
 
     def _fits(self, plan: Plan, seconds: float) -> bool:
         left = seconds - (time.perf_counter() - self._began)
-        return left > 0 and self._pace.expected(_sol(self._work(plan), self._outlook)) <= left
+        return left > 0 and self._pace.expected(_sol(self._work(plan), self._profile)) <= left
 
     def _record(self, plan: Plan) -> Record:
         return Record(plan.id, self._settings.label, recorded(self._settings), self._environment)
@@ -176,7 +176,7 @@ class Suite:
         values = asdict(self._record(plan))
         # Counted first, so that nothing slow stands between a run and its record.
         work = self._work(plan)
-        sol = _sol(work, self._outlook)
+        sol = _sol(work, self._profile)
         runs: list[Run] = []
         equal: bool | None = None
         problem = None
@@ -211,7 +211,7 @@ class Suite:
         """The least work of a query, counted once."""
         if plan.id not in self._works:
             asked = stages(plan, self.corpus, self._oracle.truth)
-            costs = self._outlook.costs if self._outlook is not None else None
+            costs = self._profile.costs if self._profile is not None else None
             budget = costs.budget if costs is not None else _BUDGET
             self._works[plan.id] = minimum_work(asked, self._tokens, budget)
         return self._works[plan.id]
@@ -219,7 +219,7 @@ class Suite:
     def _price(self) -> float | None:
         if self._settings.price_per_hour is not None:
             return self._settings.price_per_hour
-        device = self._outlook.device if self._outlook is not None else None
+        device = self._profile.device if self._profile is not None else None
         return None if device is None else device.price
 
     def _once(self, plan: Plan, *, check: bool) -> tuple[Run, bool | None]:
@@ -343,10 +343,10 @@ def tokens_of(corpus: Corpus, model: LocalModel | None) -> CorpusTokens:
     return CorpusTokens(corpus, model.encoder, model.spec.bos)
 
 
-def _sol(work: Work, outlook: Outlook | None) -> float | None:
-    if outlook is None or outlook.costs is None or outlook.device is None:
+def _sol(work: Work, profile: ModelProfile | None) -> float | None:
+    if profile is None or profile.costs is None or profile.device is None:
         return None
-    return speed_of_light(work, outlook.costs, outlook.device).total
+    return speed_of_light(work, profile.costs, profile.device).total
 
 
 def _line(record: Record) -> str:

@@ -13,14 +13,22 @@ from covey.engine import load
 from covey.engine.base import Counters, PromptBatch
 from covey.engine.labels import build_tree
 from covey.engine.loaded import LoadedEngine
-from covey.engine.questions import CONTENT_FREE, QuestionEncoder
+from covey.engine.questions import QuestionEncoder
 from covey.engine.readout import answer_tokens, margins
 from covey.errors import InputError
 from covey.models.files import ModelFiles
 from covey.models.tokenizer import TextEncoder
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import RAW_V1
-from covey.prompts.question import Calibration, Example, Label, Method, Question, QuestionKind
+from covey.prompts.question import (
+    CONTENT_FREE,
+    Calibration,
+    Example,
+    Label,
+    Method,
+    Question,
+    QuestionKind,
+)
 from models.smollm2 import smollm2_path, transformers_smollm2
 from models.tiny import make_model, plain_logits, write_folder
 

@@ -14,10 +14,11 @@ from covey.engine.arena import KvArena
 from covey.engine.base import Engine, EngineSession, OutOfMemory
 from covey.engine.limits import Limits
 from covey.engine.loaded import LEAST_BUDGET, LEAST_SLOTS, LoadedEngine
-from covey.engine.outlook import Outlook, TokenMeasure
+from covey.engine.questions import TokenMeasure
 from covey.engine.runtime import ChunkRunner, Launched
 from covey.engine.session import LocalSession
-from covey.hardware.rates import Rates
+from covey.estimate.profile import ModelProfile
+from covey.estimate.rates import Rates
 from covey.kernels.base import ForwardBatch
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import QuestionKind
@@ -47,8 +48,8 @@ class Short:
         self.limits, self.no_room = limits, no_room
         self.sessions: list[LocalSession] = []
 
-    def outlook(self) -> Outlook:
-        return Outlook(TokenMeasure(LAYOUT, CharEncoder(), None), fingerprint="short")
+    def profile(self) -> ModelProfile:
+        return ModelProfile(TokenMeasure(LAYOUT, CharEncoder(), None), fingerprint="short")
 
     def open(self) -> Engine:
         model = self

@@ -13,8 +13,9 @@ import pytest
 import covey
 from covey.engine.base import Answers
 from covey.engine.limits import Limits
-from covey.engine.outlook import Outlook, TokenMeasure
+from covey.engine.questions import TokenMeasure
 from covey.engine.session import LocalSession
+from covey.estimate.profile import ModelProfile
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import QuestionKind
 from engine.plans import QUESTIONS, SPEC, Plan, Run, Ticket, expected_margin
@@ -110,8 +111,8 @@ class ChanceEngine:
     def open(self) -> Self:
         return self
 
-    def outlook(self) -> Outlook:
-        return Outlook(TokenMeasure(LAYOUT, CharEncoder(), None))
+    def profile(self) -> ModelProfile:
+        return ModelProfile(TokenMeasure(LAYOUT, CharEncoder(), None))
 
     def session(self, documents: DocumentStore) -> LocalSession:
         session = ChanceSession(

@@ -15,8 +15,9 @@ import covey.engine.session
 from covey.engine.base import Engine, PromptBatch
 from covey.engine.limits import Limits
 from covey.engine.loaded import LoadedEngine
-from covey.engine.outlook import Outlook, TokenMeasure
+from covey.engine.questions import TokenMeasure
 from covey.engine.session import LocalSession
+from covey.estimate.profile import ModelProfile
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import QuestionKind
 from covey.testing import PlantedModel
@@ -41,8 +42,8 @@ class SymbolicModel:
     name = "symbolic"
     kinds = frozenset({QuestionKind.JUDGE})
 
-    def outlook(self) -> Outlook:
-        return Outlook(TokenMeasure(LAYOUT, CharEncoder(), None), fingerprint="symbolic")
+    def profile(self) -> ModelProfile:
+        return ModelProfile(TokenMeasure(LAYOUT, CharEncoder(), None), fingerprint="symbolic")
 
     def open(self) -> Engine:
         return LoadedEngine(

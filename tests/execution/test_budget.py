@@ -9,8 +9,9 @@ import pytest
 
 import covey
 from covey.errors import BudgetError, InputError, RunError
+from covey.estimate.figures import Range
+from covey.estimate.forecast import Forecast
 from covey.execution.budget import Budget, BudgetGuard
-from covey.plan.forecast import Forecast, Range
 from covey.testing import PlantedModel
 
 ASK = "SELECT count(*) FROM t WHERE AI.IF(PROMPT('Good? {0}', body))"
@@ -78,9 +79,9 @@ def test_the_model_is_not_loaded_to_refuse_where_its_answers_are_known(monkeypat
 def test_the_model_is_loaded_where_only_then_its_answers_are_known(monkeypatch) -> None:
     con, model = connect()
     con.run(ASK)
-    outlook = model.outlook()
+    profile = model.profile()
     con, model = connect(max_calls=39)
-    monkeypatch.setattr(model, "outlook", lambda: replace(outlook, fingerprint=None))
+    monkeypatch.setattr(model, "profile", lambda: replace(profile, fingerprint=None))
     assert con.run(ASK).fetchall() == [(40,)]
     assert model.calls == []
 

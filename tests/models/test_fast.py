@@ -144,7 +144,7 @@ def test_each_way_has_answers_rates_and_records_of_its_own(
     prints = {open_engine(folder, fast).fingerprint for fast in ways}
     assert len(prints) == len(ways)
     assert open_engine(folder, ways[-1][::-1]).fingerprint in prints
-    known = {LocalModel(folder, device="cpu", fast=fast).outlook().fingerprint for fast in ways}
+    known = {LocalModel(folder, device="cpu", fast=fast).profile().fingerprint for fast in ways}
     assert known == prints
     spec = ModelFiles(folder).spec
     costs = planned_costs(spec, True, 1024)

@@ -13,8 +13,9 @@ import pytest
 import covey
 from covey.engine.labels import build_tree
 from covey.engine.local import LocalModel
-from covey.engine.questions import LaterSteps, QuestionTokens, column
-from covey.plan.forecast import Range
+from covey.engine.questions import QuestionTokens, column
+from covey.estimate.figures import Range
+from covey.estimate.profile import LaterSteps
 
 BODIES = ["The lid broke.", "Thank you!", "Where is my order, please?", "My money back, now."]
 PRIOR = "calibration => 'prior'"
@@ -69,14 +70,12 @@ def test_steps_are_those_on_the_way_to_a_label() -> None:
     asked = QuestionTokens(
         0, nothing, nothing, nothing, (literal, 1), column(tree.paths), tree, stepwise=True
     )
-    found = asked.later_steps()
+    found = asked.lengths().later
     # Nodes: behind nothing, behind 1, behind 1 1; each reads the suffix of 3 again.
     ways = {(1,): [1], (1, 1): [1, 2], (1, 1, 1): [1, 2], (2,): []}
     tokens = [sum(3 + depth for depth in way) for way in ways.values()]
-    assert found == (
-        LaterSteps(0, 0),
-        LaterSteps(sum(map(len, ways.values())) / 4, sum(tokens) / 4),
-        LaterSteps(2, 4 + 5),
+    assert found == LaterSteps(
+        Range(0, sum(map(len, ways.values())) / 4, 2), Range(0, sum(tokens) / 4, 4 + 5)
     )
 
 
@@ -85,4 +84,5 @@ def test_a_row_is_counted_as_the_prompts_that_it_is(sizes: int, several: bool) -
     literal = np.zeros(5, np.int32)
     probes = column([np.zeros(sizes, np.int32)] * 3) if several else None
     asked = QuestionTokens(0, literal[:0], literal[:0], literal[:0], (literal,), probes)
-    assert asked.requested == ((3, 3 * (5 + sizes)) if several else (1, 5))
+    found = asked.lengths()
+    assert (found.prompts, found.asked) == ((3, 3 * (5 + sizes)) if several else (1, 5))

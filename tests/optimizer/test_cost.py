@@ -8,22 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.hardware.devices import GPUS, Device, gpu_facts
-from covey.hardware.rates import Rates
-from covey.models.costs import ModelCosts, costs_of
-from covey.models.registry import find_known
-from covey.models.spec import WeightDtype
-from covey.optimizer.cost import (
+from covey.estimate.cost import (
     Lengths,
     Work,
-    assumed_rates,
     dominates,
-    expected_seconds,
     frontier,
     speed_of_light,
     stems,
     suffixes,
 )
+from covey.estimate.rates import Rates, assumed_rates
+from covey.hardware.devices import GPUS, Device, gpu_facts
+from covey.models.costs import ModelCosts, costs_of
+from covey.models.registry import find_known
+from covey.models.spec import WeightDtype
 
 COUNTS = st.floats(0, 1e6)
 LISTS = st.lists(st.integers(0, 5000), min_size=1, max_size=20)
@@ -38,8 +36,10 @@ def brute(stem: int, tails: list[int]) -> tuple[int, int]:
 
 
 def test_lengths_of_known_texts() -> None:
-    assert Lengths.of([2, 4]) == Lengths(3.0, 10.0)
-    assert Lengths.of([]) == Lengths.fixed(0.0)
+    some, none = Lengths.of([2, 4]), Lengths.of([])
+    assert (some.mean, some.square) == (3.0, 10.0)
+    assert (none.mean, none.square) == (0.0, 0.0)
+    assert some | Lengths.of([3]) | none == Lengths.of([2, 4, 3])
 
 
 def test_independent_texts_one_behind_the_other() -> None:
@@ -106,7 +106,7 @@ def test_more_rows_never_cost_less(one, more, documents, partners) -> None:
         work = stems(count, stem, 3, 512, kept=True)
         work += suffixes(count * 2, Lengths.of(partners), stem, 512, anchors=count)
         rate = assumed_rates(QWEN, H200)
-        seconds = [speed_of_light(work, QWEN, H200).total, expected_seconds(work, rate)]
+        seconds = [speed_of_light(work, QWEN, H200).total, rate.seconds(work)]
         return [*work.axes, work.requested, work.prompts, work.passes, *seconds]
 
     assert all(a <= b * (1 + 1e-9) for a, b in zip(axes(one), axes(one + more), strict=True))
@@ -168,13 +168,13 @@ def test_the_roofline_takes_the_larger_of_compute_and_traffic_in_each_part() -> 
 
 def test_expected_time_is_passes_tokens_and_pairs() -> None:
     rates = Rates(0.5, 0.01, 1e-4, 1.1)
-    assert expected_seconds(Work(fresh=100, pairs=1000, passes=2), rates) == 1 + 1 + 0.1
+    assert rates.seconds(Work(fresh=100, pairs=1000, passes=2)) == 1 + 1 + 0.1
 
 
 def test_the_datasheet_alone_is_never_faster_than_light() -> None:
     work = stems(1e4, Lengths.fixed(300), 20, 16384, kept=True)
     light = speed_of_light(work, QWEN, H200).total
-    assert light < expected_seconds(work, assumed_rates(QWEN, H200)) < 4 * light
+    assert light < assumed_rates(QWEN, H200).seconds(work) < 4 * light
 
 
 def test_a_dtype_that_a_device_lacks_is_computed_in_the_next_wider_one() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from covey.optimizer.choice import NOMINAL_RATES
-from covey.optimizer.cost import expected_seconds
 from decision_queries import QUERIES
 from decisions import Replay, World, recovered, score
 
@@ -38,5 +37,5 @@ def test_the_executor_asks_what_the_replay_counts(name):
     run = world.run(world.sql(lambda asked, rate: rate))
     assert len(run.orders) == 1
     order = [world.number_of(written) for written in run.orders[0]]
-    assert expected_seconds(run.work, NOMINAL_RATES) == pytest.approx(Replay(world).seconds(order))
-    assert expected_seconds(run.work, NOMINAL_RATES) >= 0.999 * Replay(world).best()[0]
+    assert NOMINAL_RATES.seconds(run.work) == pytest.approx(Replay(world).seconds(order))
+    assert NOMINAL_RATES.seconds(run.work) >= 0.999 * Replay(world).best()[0]

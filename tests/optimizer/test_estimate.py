@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import covey
+from covey.estimate.figures import Range
+from covey.estimate.forecast import UNKNOWN, PassRate
 from covey.optimizer.estimate import scenarios
-from covey.plan.forecast import UNKNOWN, PassRate, Range
 from covey.testing import PlantedModel
 from effort import examples
 

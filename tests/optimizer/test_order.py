@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from covey.optimizer.cost import Lengths, Work
+from covey.estimate.cost import Lengths, Work
 from covey.optimizer.order import AskCost, OperatorCost, Orders
 
 

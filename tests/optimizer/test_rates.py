@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 import covey
 from covey.engine.local import LocalModel
-from covey.engine.outlook import ByteMeasure
 from covey.engine.timing import PROMPT, Timing, fit, make_batch
+from covey.estimate.cost import Work
+from covey.estimate.figures import Range, money, seconds, size
+from covey.estimate.lengths import LengthBook
+from covey.estimate.profile import ByteMeasure
+from covey.estimate.rates import Rates, read_rates, write_rates
 from covey.execution.dry_run import SAMPLE_PAIRS, sample_sizes
-from covey.execution.lengths import LengthBook
 from covey.hardware.devices import cpu_facts
 from covey.hardware.paths import cache_folder
-from covey.hardware.rates import Rates, read_rates, write_rates
-from covey.plan.figures import money, seconds, size, span
-from covey.plan.forecast import Range
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS
 
@@ -30,7 +30,7 @@ TRUE = Rates(0.05, 0.002, 1e-6, 1.3)
 def timing(tokens: int, context: int, noise: float = 1.0) -> Timing:
     own = min(tokens, PROMPT)
     pairs = tokens * context + tokens // own * own * (own + 1) // 2
-    return Timing(tokens, pairs, TRUE.seconds(1, tokens, pairs) * noise)
+    return Timing(tokens, pairs, TRUE.seconds(Work(fresh=tokens, pairs=pairs, passes=1)) * noise)
 
 
 def test_exact_times_give_their_rates_back() -> None:
@@ -44,7 +44,9 @@ def test_exact_times_give_their_rates_back() -> None:
 def test_no_noise_makes_a_rate_negative_or_a_token_free(a: float, b: float, c: float) -> None:
     found = fit(timing(128, 0, a), timing(1024, 0, b), timing(128, 2048, c))
     assert min(found.pass_seconds, found.pair_seconds) >= 0
-    assert found.token_seconds > 0 and np.isfinite(found.seconds(1, 1000, 1e6))
+    assert found.token_seconds > 0 and np.isfinite(
+        found.seconds(Work(fresh=1000, pairs=1e6, passes=1))
+    )
 
 
 def test_the_chunk_that_is_timed_is_a_forest_of_chains() -> None:
@@ -128,10 +130,10 @@ def test_figures_for_people() -> None:
     assert [money(d) for d in (0.0, 0.004, 0.31, 1234.5)] == [
         "$0.00", "under $0.01", "$0.31", "$1,234.50",
     ]  # fmt: skip
-    assert span(Range(1, 2, 3), size, known=True) == "about 2 (1 to 3)"
-    assert span(Range(1, 2, 3), size, known=False) == "1 to 3"
-    assert span(Range(2, 2, 2), size, known=False) == "2"
-    assert span(Range(0, 0, float("inf")), size, known=True) == "not known"
+    assert Range(1, 2, 3).shown(size, known=True) == "about 2 (1 to 3)"
+    assert Range(1, 2, 3).shown(size, known=False) == "1 to 3"
+    assert Range(2, 2, 2).shown(size, known=False) == "2"
+    assert Range(0, 0, float("inf")).shown(size, known=True) == "not known"
 
 
 def test_estimates_of_a_real_model_meet_its_tokens() -> None:
@@ -149,7 +151,7 @@ def test_estimates_of_a_real_model_meet_its_tokens() -> None:
         # The model was opened just now, which measured it, and its answers are known from now on.
         assert con.loaded is not None
         later = LocalModel("smollm2-135m", device="cpu")
-        assert later.outlook().fingerprint == con.loaded.fingerprint
+        assert later.profile().fingerprint == con.loaded.fingerprint
         with covey.connect(later, progress=False) as again:
             again.register("t", pa.table({"body": bodies}))
             again.register("p", pa.table({"title": ["returns", "hours", "late parcels"]}))

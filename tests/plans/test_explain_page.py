@@ -9,9 +9,9 @@ from pathlib import Path
 import covey
 from covey.engine.limits import gpu_limits
 from covey.engine.local import planned_costs
-from covey.engine.outlook import ByteMeasure, Outlook
+from covey.estimate.profile import ByteMeasure, ModelProfile
+from covey.estimate.rates import Rates
 from covey.hardware.devices import gpu_facts
-from covey.hardware.rates import Rates
 from covey.models.registry import find_known
 from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS
 from covey.testing import PlantedModel
@@ -28,15 +28,15 @@ class Counted(ByteMeasure):
 
 
 class OnAnH200(PlantedModel):
-    """Planted answers, and the outlook of Qwen3 4B on an H200."""
+    """Planted answers, and the profile of Qwen3 4B on an H200."""
 
     name = "qwen3-4b-fp8"
 
-    def outlook(self) -> Outlook:
+    def profile(self) -> ModelProfile:
         device, known = gpu_facts("NVIDIA H200"), find_known("qwen3-4b-fp8")
         assert device is not None and known is not None and known.spec is not None
         limits = gpu_limits(known.spec, device.memory - known.spec.parameters)
-        return Outlook(
+        return ModelProfile(
             Counted(LAYOUTS[DEFAULT_LAYOUT]),
             planned_costs(known.spec, True, limits.budget),
             device,

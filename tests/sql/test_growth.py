@@ -6,8 +6,8 @@ import pytest
 
 import covey
 from covey.errors import QueryError
+from covey.estimate.forecast import UNKNOWN
 from covey.optimizer.estimate import scenarios
-from covey.plan.forecast import UNKNOWN
 from covey.sql.bind import Binder
 from covey.sql.boolean import MOST_LEVELS
 from covey.testing import PlantedModel

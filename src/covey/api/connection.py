@@ -26,8 +26,8 @@ from covey.api.sources import register
 from covey.api.tables import start
 from covey.api.turns import Turns
 from covey.engine.base import Engine, ModelSource
-from covey.engine.outlook import Outlook
 from covey.errors import InputError
+from covey.estimate.profile import ModelProfile
 from covey.execution.budget import NO_BUDGET, Budget
 from covey.execution.progress import Progress, Shown, check_shown, progress_for
 from covey.execution.store.location import CacheOptions, cache_options
@@ -171,20 +171,20 @@ class Connection:
                 data = self.pipes.registered(data)
             register(self.duckdb, self.new_objects(), name, data)
 
-    def outlook(self) -> Outlook:
+    def model_profile(self) -> ModelProfile:
         """What is known of the model before it is loaded.
 
         Raises:
             ModelError: its files are damaged.
         """
-        return self._model.outlook()
+        return self._model.profile()
 
     @property
     def hourly(self) -> float | None:
         """US dollars an hour: what the user gives, else the device's usual price."""
         if self.price is not None:
             return self.price
-        device = self.outlook().device
+        device = self.model_profile().device
         return None if device is None else device.price
 
     def sql(
@@ -274,7 +274,7 @@ class Connection:
         if self._engine is not None:
             name, fingerprint = self._engine.name, self._engine.fingerprint
         else:
-            name, fingerprint = self._model.name, self._model.outlook().fingerprint
+            name, fingerprint = self._model.name, self._model.profile().fingerprint
         return None if fingerprint is None else (name, fingerprint)
 
     @property

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from covey.api.explain import explain, explain_values
 from covey.api.planning import Planned, Planning, run_error
-from covey.engine.outlook import ByteMeasure, Outlook
 from covey.errors import InputError, ModelError, RunError
+from covey.estimate.figures import Range
+from covey.estimate.forecast import Actual, CallActual, DryResult, Forecast
+from covey.estimate.lengths import LengthBook
+from covey.estimate.profile import ByteMeasure, ModelProfile
 from covey.execution.answers import QueryAnswers
 from covey.execution.dry import Stored
 from covey.execution.dry_run import DryRun
-from covey.execution.lengths import LengthBook
 from covey.execution.report import Report
 from covey.execution.store.session import StoredAnswers
 from covey.optimizer.choice import OrderChooser
 from covey.optimizer.estimate import estimate, pass_rates, scenarios, with_stored
-from covey.plan.explain import explain, explain_values
-from covey.plan.forecast import Actual, CallActual, DryResult, Forecast, Range
 from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS
@@ -166,24 +167,26 @@ def explained(planning: Planning, expanded: RewrittenSql) -> Explained:
         plan = planned.plan
         if not plan.calls:
             return Explained(plan, Forecast())
-        outlook, note = _outlook(planning.connection)
-        found = _forecast(planning.connection, planned, (answers, documents), outlook, note)
-        kv_bytes = None if outlook.costs is None else outlook.costs.kv_bytes
+        profile, note = _profile(planning.connection)
+        found = _forecast(planning.connection, planned, (answers, documents), profile, note)
+        kv_bytes = None if profile.costs is None else profile.costs.kv_bytes
         return Explained(plan, found, kv_bytes)
 
 
-def _outlook(connection: Connection) -> tuple[Outlook, str | None]:
+def _profile(connection: Connection) -> tuple[ModelProfile, str | None]:
     """What is known of the model, and why that is little where its files are damaged."""
     try:
-        return connection.outlook(), None
+        return connection.model_profile(), None
     except ModelError as error:
-        return Outlook(ByteMeasure(LAYOUTS[DEFAULT_LAYOUT])), str(error)
+        return ModelProfile(ByteMeasure(LAYOUTS[DEFAULT_LAYOUT])), str(error)
 
 
-def _stored(connection: Connection, outlook: Outlook, documents: DocumentStore) -> Stored | None:
+def _stored(
+    connection: Connection, profile: ModelProfile, documents: DocumentStore
+) -> Stored | None:
     """Finds answers of earlier runs, where it is known which are this model's."""
     engine, store = connection.loaded, connection.store
-    fingerprint = outlook.fingerprint if engine is None else engine.fingerprint
+    fingerprint = profile.fingerprint if engine is None else engine.fingerprint
     if store is None or fingerprint is None:
         return None
     notes: list[str] = []
@@ -194,17 +197,17 @@ def _forecast(
     connection: Connection,
     planned: Planned,
     parts: tuple[QueryAnswers, DocumentStore],
-    outlook: Outlook,
+    profile: ModelProfile,
     note: str | None,
 ) -> Forecast:
     plan, (answers, documents) = planned.plan, parts
     rates = pass_rates(plan.calls)
     alike = {call.index: call.same_as for call in plan.calls}
-    lengths = LengthBook(documents, outlook.measure, outlook.shares)
+    lengths = LengthBook(documents, profile.measure, profile.shares)
     dry = DryRun(
         plan, connection.duckdb, planned.objects, planned.lookups, answers, documents, lengths,
-        outlook.capacity,
-        OrderChooser(plan.calls, lambda: outlook), _stored(connection, outlook, documents),
+        profile.capacity,
+        OrderChooser(plan.calls, lambda: profile), _stored(connection, profile, documents),
     )  # fmt: skip
     try:
         with dry:
@@ -220,4 +223,4 @@ def _forecast(
             reason = "its sources take DuckDB too long to count"
         results = [DryResult({}, 0.0, {call.index: reason for call in plan.calls})]
     notes = () if note is None else (note,)
-    return estimate(plan.calls, results, rates, dry.loads, outlook, connection.price, notes)
+    return estimate(plan.calls, results, rates, dry.loads, profile, connection.price, notes)

@@ -20,7 +20,6 @@ from covey.execution.answers import QueryAnswers
 from covey.execution.bridge import batches_of
 from covey.execution.budget import NO_BUDGET, Budget, BudgetGuard
 from covey.execution.report import Report, joined
-from covey.plan.explain import one_line
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import Binder
 from covey.sql.call_parser import find_calls
@@ -28,7 +27,7 @@ from covey.sql.dialect import Dialect
 from covey.sql.edited_text import EditedText
 from covey.sql.rewritten import RewrittenSql
 from covey.sql.statements import split_statements
-from covey.sql.text import TokenList, read_tokens
+from covey.sql.text import TokenList, one_line, read_tokens
 
 if TYPE_CHECKING:
     import pandas
@@ -255,7 +254,7 @@ class Query:
         try:
             self._budget.refuse((expected or statement.explained()).forecast)
         except BudgetError:
-            known = connection.loaded is not None or connection.outlook().fingerprint is not None
+            known = connection.loaded is not None or connection.identity() is not None
             if known or connection.store is None:
                 raise
             # Which answers are its own, this model says only when it is loaded.

@@ -11,6 +11,7 @@ import pyarrow as pa
 from covey.api.forecast import Explained, explained
 from covey.api.planning import Columns, Planned, Planning, Schema, failures
 from covey.errors import InputError, QueryError, UnsupportedError
+from covey.estimate.forecast import Forecast
 from covey.execution.answers import QueryAnswers
 from covey.execution.ask import Asker
 from covey.execution.bridge import Batches, Relations, batches_of, result
@@ -19,7 +20,6 @@ from covey.execution.report import OperatorReport, Report
 from covey.execution.run import Runner
 from covey.execution.stop import Interrupts
 from covey.optimizer.choice import OrderChooser
-from covey.plan.forecast import Forecast
 from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
 from covey.sql.rewritten import RewrittenSql
@@ -174,7 +174,7 @@ class Statement:
             )
             with asker:
                 relations = Relations(connection.duckdb, planned.objects)
-                chooser = OrderChooser(plan.calls, connection.outlook)
+                chooser = OrderChooser(plan.calls, connection.model_profile)
                 lookups = planned.lookups
                 runner = Runner(plan, relations, lookups, asker, documents, report, chooser)
                 yield runner, report

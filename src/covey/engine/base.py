@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from covey.arrays import Float64, Int64
-from covey.engine.outlook import Outlook
 from covey.errors import RunError
+from covey.estimate.profile import ModelProfile
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 
@@ -211,7 +211,7 @@ class ModelSource(Protocol):
         """The kinds of question it can answer."""
         ...
 
-    def outlook(self) -> Outlook:
+    def profile(self) -> ModelProfile:
         """What an estimate needs to know of it; loads and fetches nothing.
 
         Raises:

@@ -20,9 +20,9 @@ from covey.engine.runtime import ChunkRunner, Runtime
 from covey.engine.session import LocalSession
 from covey.engine.timing import measure_rates
 from covey.errors import InputError, ModelError, RunError
+from covey.estimate.rates import Rates
 from covey.hardware import forks
 from covey.hardware.devices import memory_bytes
-from covey.hardware.rates import Rates
 from covey.kernels.base import AttentionConfig
 from covey.kernels.choose import choose_kernels
 from covey.kernels.device_memory import is_out_of_memory

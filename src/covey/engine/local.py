@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from covey.engine.base import Engine, ModelSource
 from covey.engine.identity import marks, recall, remember
 from covey.engine.limits import Limits, cpu_limits, gpu_limits
-from covey.engine.outlook import ByteMeasure, Measure, Outlook, TokenMeasure
+from covey.engine.questions import TokenMeasure
+from covey.estimate.profile import ByteMeasure, Measure, ModelProfile
+from covey.estimate.rates import read_rates, write_rates
 from covey.hardware.devices import Device, has_cuda, present_device
-from covey.hardware.rates import read_rates, write_rates
 from covey.kernels.fast import EXACT, Fast, read_fast
 from covey.models.costs import ModelCosts, costs_of
 from covey.models.files import ModelFiles
@@ -120,8 +121,8 @@ class LocalModel:
         if read_rates(device.name, key, engine.kernels) is None:
             write_rates(device.name, key, engine.kernels, engine.rates())
 
-    def outlook(self) -> Outlook:
-        """See `ModelSource.outlook`."""
+    def profile(self) -> ModelProfile:
+        """See `ModelSource.profile`."""
         on_gpu = has_cuda() if self.device is None else self.device == "cuda"
         spec, device = self.spec, present_device(on_gpu)
         limits = _planned_limits(spec, device, on_gpu, self.fast)
@@ -129,7 +130,7 @@ class LocalModel:
         key = rates_key(spec, costs, self.fast)
         rates = None if device is None else read_rates(device.name, key)
         capacity = None if device is None else limits.slots
-        return Outlook(
+        return ModelProfile(
             self._measure(spec),
             costs,
             device,

@@ -10,13 +10,12 @@ import numpy as np
 from covey.arrays import Int32, Int64, offsets_of
 from covey.engine.labels import LabelTree, build_tree
 from covey.errors import InputError
+from covey.estimate.figures import Range
+from covey.estimate.profile import LaterSteps, QuestionLengths
 from covey.prompts.forest import build_trie
 from covey.prompts.layout import Layout, Part, Role
-from covey.prompts.question import Method, Question, QuestionKind
-from covey.prompts.tokens import DocumentTokens, Encoder, Tokens, concatenate
-
-# Documents that say nothing: what a question gives for them is its own leaning.
-CONTENT_FREE = ("N/A", "", "[MASK]")
+from covey.prompts.question import CONTENT_FREE, Method, Question, QuestionKind
+from covey.prompts.tokens import DocumentTokens, Encoder, Tokens, concatenate, encode_sound
 
 _PROBES = ("a", "b")
 _END = "\n"
@@ -24,19 +23,6 @@ _END = "\n"
 # What a further request costs besides its tokens, in tokens: its share of packing, of the
 # attention over a prompt that is read again, and of waiting for the chunk before.
 _REQUEST = 8
-
-
-@dataclass(frozen=True, slots=True)
-class LaterSteps:
-    """The steps of a row behind its first, where a classification goes step by step.
-
-    Attributes:
-        count: how many; each computes the row's partners again.
-        tokens: what they compute besides.
-    """
-
-    count: float
-    tokens: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,39 +62,41 @@ class QuestionTokens:
         return len(self.opening) + len(self.head) + len(self.frame) + self._literal + longest
 
     @property
-    def behind(self) -> int:
-        """Literal tokens of the suffixes of a row and of its probes, each computed once."""
-        if self.stepwise and self.tree is not None:
-            return self._literal + len(self.tree.paths[0])
-        return self._literal + (0 if self.probes is None else build_trie(self.probes).size)
-
-    @property
     def _literal(self) -> int:
         return sum(len(piece) for piece in self.suffix if not isinstance(piece, int))
 
-    @property
-    def requested(self) -> tuple[int, int]:
-        """Prompts that a row is counted as, and the literal tokens of all their suffixes."""
-        if self.probes is None:
-            return 1, self._literal
+    def lengths(self) -> QuestionLengths:
+        """Its tokens as estimates count them, without a prior's."""
+        prompts, asked = 1, self._literal
         if self.tree is not None:  # what is read behind the cue is no prompt more
-            return 1, self._literal + len(self.tree.paths[0])
-        count = len(self.probes)
-        return count, count * self._literal + int(self.probes.lengths.sum())
+            asked += len(self.tree.paths[0])
+        elif self.probes is not None:
+            prompts = len(self.probes)
+            asked = prompts * asked + int(self.probes.lengths.sum())
+        if self.stepwise or self.probes is None:
+            suffix = asked
+        else:
+            suffix = self._literal + build_trie(self.probes).size
+        return QuestionLengths(
+            opening=len(self.opening) + len(self.head),
+            frame=len(self.frame),
+            suffix=suffix,
+            prompts=prompts,
+            asked=asked,
+            later=self._later_steps(),
+        )
 
-    def later_steps(self) -> tuple[LaterSteps, LaterSteps, LaterSteps] | None:
-        """The fewest, those for labels that are all as likely, and the most; None without steps.
-
-        The fewest lead to the nearest label and the most read all nodes.
-        """
+    def _later_steps(self) -> LaterSteps | None:
+        """The likely ones are those for labels that are all as likely."""
         if self.tree is None or not self.stepwise:
             return None
         sizes = np.array([self._literal + len(path) for path in self.tree.paths], np.float64)
         sizes[0] = 0.0  # the first step is none of the later ones
         nodes, tokens = self.tree.ways(sizes)
-        fewest = LaterSteps(float(nodes.min()), float(tokens.min()))
-        likely = LaterSteps(float(nodes.mean()), float(tokens.mean()))
-        return fewest, likely, LaterSteps(self.tree.nodes - 1.0, float(sizes.sum()))
+        return LaterSteps(
+            Range(float(nodes.min()), float(nodes.mean()), self.tree.nodes - 1.0),
+            Range(float(tokens.min()), float(tokens.mean()), float(sizes.sum())),
+        )
 
 
 class QuestionEncoder:
@@ -219,11 +207,29 @@ class QuestionEncoder:
         return np.array(found, dtype=np.int32)
 
 
-def content_free_question(question: Question) -> Question | None:
-    """What content-free documents are asked for a question; None where they are not."""
-    if question.calibration is None or not question.calibration.prior:
-        return None
-    return replace(question, calibration=None, full=True)
+class TokenMeasure:
+    """Measures with the model's tokenizer; see `covey.estimate.profile.Measure`.
+
+    Args:
+        layout, encoder, bos: see `QuestionEncoder`.
+    """
+
+    exact = True
+
+    def __init__(self, layout: Layout, encoder: Encoder, bos: int | None) -> None:
+        self._encoder = encoder
+        self._questions = QuestionEncoder(layout, encoder, bos)
+
+    def question(self, question: Question) -> QuestionLengths:
+        lengths = self._questions.encode(question).lengths()
+        if question.content_free is None:
+            return lengths
+        return replace(lengths, prior=tuple(self.documents(CONTENT_FREE).tolist()))
+
+    def documents(self, texts: Sequence[str]) -> Int64:
+        # A lone surrogate has no encoding; the run will say so of its row.
+        sound = [text.encode(errors="replace").decode() for text in texts]
+        return np.diff(encode_sound(self._encoder, sound)[1])
 
 
 def _common(left: Int32, right: Int32) -> int:

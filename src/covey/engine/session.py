@@ -21,7 +21,7 @@ from covey.engine.jobs import Job
 from covey.engine.limits import Limits
 from covey.engine.pairs import Pairs, pairs_of
 from covey.engine.planning import JobPlanner
-from covey.engine.questions import CONTENT_FREE, QuestionEncoder
+from covey.engine.questions import QuestionEncoder
 from covey.engine.reading import ChunkReading, Values, scores_of
 from covey.engine.reads import Reads
 from covey.engine.retention import RecomputeCost
@@ -33,7 +33,7 @@ from covey.errors import InputError, RunError
 from covey.models.spec import ModelSpec
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import Layout
-from covey.prompts.question import Question
+from covey.prompts.question import CONTENT_FREE, Question
 from covey.prompts.tokens import DocumentTokens, Encoder
 
 # What matters to retention is how a token's linear work compares with its attention.

@@ -1,7 +1,7 @@
 """Measure how fast a loaded model runs chunks on this device.
 
 Three chunks are timed: a small and a large one of prompts, and one of them again behind a
-long context. A pass takes `pass + tokens·token + pairs·pair` seconds (`hardware.rates`), and
+long context. A pass takes `pass + tokens·token + pairs·pair` seconds (`estimate.rates`), and
 three times give the three unknowns. Most work runs in full chunks, so that the large one is
 as near to a full one as its time allows: two cores take 1.6 ms a token of SmolLM2 in chunks
 of 256 and 1.35 in chunks of 1,024.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from covey.engine.runtime import ChunkRunner, Launched
-from covey.hardware.rates import Rates
+from covey.estimate.rates import Rates
 from covey.kernels.base import ForwardBatch
 
 # Tokens of a prompt: many documents are about so long. Attention takes more for a pair where

@@ -12,7 +12,7 @@ import numpy as np
 from covey.arrays import Float64, Int64
 from covey.engine.base import PromptBatch
 from covey.engine.pairs import Pairs
-from covey.engine.questions import QuestionTokens, content_free_question
+from covey.engine.questions import QuestionTokens
 from covey.engine.reading import Branches, RowValues, Stepper, Values
 from covey.prompts.question import Question
 
@@ -109,7 +109,7 @@ class Priors:
 
     def unknown(self, question: Question) -> Question | None:
         """The question to ask content-free documents, where that has not been done."""
-        plain = content_free_question(question)
+        plain = question.content_free
         if plain is None or plain in self._parts:
             return None
         self._parts[plain] = []
@@ -126,7 +126,7 @@ class Priors:
 
     def of(self, question: Question) -> Float64 | None:
         """(width,) float64, what to subtract from the scores of a question, if anything."""
-        plain = content_free_question(question)
+        plain = question.content_free
         return None if plain is None else self._found.get(plain)
 
     def failed(self, question: Question) -> bool:
@@ -138,7 +138,7 @@ class Priors:
         """Take the work out of a queue whose prior is known or not needed."""
         for _ in range(len(queue)):
             work = queue.popleft()
-            plain = content_free_question(work.question)
+            plain = work.question.content_free
             if plain is None or plain in self._found:
                 yield work
             else:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 from covey.errors import BudgetError, InputError
-from covey.plan.figures import money, seconds, size
-from covey.plan.forecast import Forecast, Range
+from covey.estimate.figures import Range, money, seconds, size
+from covey.estimate.forecast import Forecast
 
 
 @dataclass(frozen=True, slots=True)

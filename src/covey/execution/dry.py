@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from covey.arrays import Bool, Float64, Int64
+from covey.estimate.cost import Lengths
+from covey.estimate.forecast import Tally
+from covey.estimate.lengths import LengthBook
 from covey.execution.answers import QueryAnswers
-from covey.execution.lengths import LengthBook
 from covey.execution.sql_values import log_odds, true_of
 from covey.logical.calls import AICall, Reading
-from covey.plan.forecast import Tally
 from covey.prompts.question import Question, QuestionKind
 
 # Finds stored answers about (n, arity) documents: (n,) bool and (n, width) scores.
@@ -149,16 +150,16 @@ class DryAsker:
         if not question.arity:
             return
         column = wanted[:, question.anchor]
-        tally.before.add(self._lengths.lengths(column))
+        tally.before |= Lengths.of(self._lengths.lengths(column))
         partners = np.zeros(len(wanted))
         for other in range(question.arity):
             if other != question.anchor:
                 partners += self._lengths.lengths(wanted[:, other])
-        tally.partners.add(partners)
+        tally.partners |= Lengths.of(partners)
         anchors = np.unique(column)
         new = self._stems.mark(anchors)
         self._anchors.setdefault(call.index, []).append(new)
-        tally.stems.add(self._lengths.lengths(new))
+        tally.stems |= Lengths.of(self._lengths.lengths(new))
         # Judgements of one document share their frame, a join's is its own.
         frame = question.kind if question.arity == 1 else question
         framed = self._framed[frame].mark(anchors)

@@ -13,16 +13,25 @@ from functools import partial
 import duckdb
 
 from covey.errors import RunError
+from covey.estimate.forecast import DryResult, LoadForecast
+from covey.estimate.lengths import LengthBook
 from covey.execution.answers import QueryAnswers
 from covey.execution.bridge import Relations
 from covey.execution.dry import DryAsker, Stored
-from covey.execution.lengths import LengthBook
 from covey.execution.pipeline import PipelineRunner
 from covey.execution.steps import StepRunner
 from covey.execution.udf import AnswerUDFs
 from covey.plan.choice import Chooser, Decision
-from covey.plan.forecast import DryResult, LoadForecast
-from covey.plan.nodes import UNREAD, Ask, DocumentColumn, Load, PhysicalPlan, Pipeline, Prune, Step
+from covey.plan.nodes import (
+    UNREAD,
+    Ask,
+    DocumentColumn,
+    Load,
+    PhysicalPlan,
+    Pipeline,
+    Prune,
+    Step,
+)
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import in_transaction
 from covey.sql.temporary import TemporaryObjects

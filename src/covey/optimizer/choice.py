@@ -8,15 +8,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from covey.engine.outlook import Outlook
-from covey.hardware.rates import Rates
+from covey.estimate.cost import Lengths, Work
+from covey.estimate.profile import ModelProfile
+from covey.estimate.rates import Rates, assumed_rates
 from covey.logical.calls import AICall
-from covey.optimizer.cost import Lengths, Work, assumed_rates, expected_seconds
 from covey.optimizer.order import AskCost, OperatorCost, Orders
 from covey.optimizer.selectivity import SelectivityEstimates
-from covey.plan.choice import Decision, KnownSelectivity, OrderChoice, PipelineFacts
-from covey.plan.explain import one_line
+from covey.plan.choice import (
+    Decision,
+    KnownSelectivity,
+    OrderChoice,
+    PipelineFacts,
+)
 from covey.plan.nodes import Ask, DocumentColumn, Pipeline
+from covey.sql.text import one_line
 
 # A sample is at most this share of the whole work, and at most this share is of prompts
 # that the order would not ask anyway. It has so many rows at least, or it tells too
@@ -54,12 +59,12 @@ class OrderChooser:
 
     Args:
         calls: of the statement.
-        outlook: tells of the model; called when there is something to decide.
+        profile: tells of the model; called when there is something to decide.
     """
 
-    def __init__(self, calls: Sequence[AICall], outlook: Callable[[], Outlook]) -> None:
+    def __init__(self, calls: Sequence[AICall], profile: Callable[[], ModelProfile]) -> None:
         self._calls = calls
-        self._outlook = outlook
+        self._profile = profile
         # A dry run opens a pipeline once for each set of pass rates, with the same facts.
         self._opened: dict[int, tuple[Pipeline, PipelineFacts, tuple[int, ...]]] = {}
 
@@ -68,7 +73,7 @@ class OrderChooser:
         known, first = self._opened.get(id(pipeline)), None
         if known is not None and known[0] is pipeline and known[1] == facts:
             first = known[2]
-        choice = _Choice(pipeline, facts, self._calls, self._outlook(), first)
+        choice = _Choice(pipeline, facts, self._calls, self._profile(), first)
         self._opened[id(pipeline)] = pipeline, facts, choice.first
         return choice
 
@@ -81,17 +86,17 @@ class _Choice:
         pipeline: Pipeline,
         facts: PipelineFacts,
         calls: Sequence[AICall],
-        outlook: Outlook,
+        profile: ModelProfile,
         first: tuple[int, ...] | None,
     ) -> None:
         self._pipeline = pipeline
         self._facts = facts
         self._calls = calls
-        self._measure = outlook.measure
-        costs, rates = outlook.costs, outlook.rates
+        self._measure = profile.measure
+        costs, rates = profile.costs, profile.rates
         self._budget = _NO_BUDGET if costs is None else float(costs.budget)
-        if rates is None and costs is not None and outlook.device is not None:
-            rates = assumed_rates(costs, outlook.device)
+        if rates is None and costs is not None and profile.device is not None:
+            rates = assumed_rates(costs, profile.device)
         self._rates = rates or NOMINAL_RATES
         self._lengths: dict[DocumentColumn, Lengths] = {}
         # Numbers for what is compared often: prompts and anchors.
@@ -260,7 +265,7 @@ class _Choice:
         )
 
     def _seconds(self, work: Work) -> float:
-        return expected_seconds(work, self._rates)
+        return self._rates.seconds(work)
 
     def _can_sample(self, condition: int) -> bool:
         asks = self._pipeline.operators[self._conditions[condition]].asks
@@ -315,5 +320,5 @@ class _Choice:
         known = self._lengths.get(column)
         if known is None:
             measured = self._measure.documents(self._facts.texts[column].some)
-            known = self._lengths[column] = Lengths.of(np.asarray(measured, np.float64).tolist())
+            known = self._lengths[column] = Lengths.of(measured)
         return known

@@ -14,29 +14,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from covey.engine.outlook import Outlook
-from covey.engine.questions import content_free_question
-from covey.logical.calls import AICall, Reading
-from covey.optimizer.cost import (
+from covey.estimate.cost import (
     Lengths,
     Work,
-    assumed_rates,
-    expected_seconds,
     speed_of_light,
     stems,
     suffixes,
 )
-from covey.plan.forecast import (
+from covey.estimate.figures import Bound, Range
+from covey.estimate.forecast import (
     UNKNOWN,
     CallForecast,
     DryResult,
     Forecast,
     LoadForecast,
     PassRate,
-    Range,
-    Sums,
     Tally,
 )
+from covey.estimate.profile import ModelProfile
+from covey.estimate.rates import assumed_rates
+from covey.logical.calls import AICall, Reading
 from covey.prompts.question import Question
 
 # Calls whose bounds are combined in every way; of more, all low and all high are run, and
@@ -127,7 +124,7 @@ def estimate(
     results: Sequence[DryResult],
     rates: Mapping[int, PassRate],
     loads: Mapping[str, LoadForecast],
-    outlook: Outlook,
+    profile: ModelProfile,
     price: float | None = None,
     notes: tuple[str, ...] = (),
 ) -> Forecast:
@@ -138,14 +135,14 @@ def estimate(
         results: of dry runs with `scenarios(rates)`, in that order.
         rates: pass rates by call.
         loads: what is known of the load steps.
-        outlook: of the model.
+        profile: of the model.
         price: US dollars an hour; None takes the device's.
         notes: more to tell of the figures.
     """
-    runs = [_run(result, calls, outlook, steps=1) for result in results]
-    fewest = [_run(result, calls, outlook, steps=0) for result in results]
+    runs = [_run(result, calls, profile, Bound.EXPECTED) for result in results]
+    fewest = [_run(result, calls, profile, Bound.LOW) for result in results]
     runs += [_least(run, result) for run, result in zip(fewest, results, strict=True)]
-    runs += [_run(result, calls, outlook, steps=2) for result in results]
+    runs += [_run(result, calls, profile, Bound.HIGH) for result in results]
     if sum(rate.low < rate.high for rate in rates.values()) > MAX_COMBINED:
         runs += _beyond(runs[: len(results)])
     works = [run.total for run in runs]
@@ -156,7 +153,7 @@ def estimate(
     top = math.inf if unknown else 0.0
     total = _range([work.prompts for work in works], top)
     minimum = _range([work.fresh for work in works], top)
-    room = outlook.capacity
+    room = profile.capacity
     tight = room is not None and any(work.peak > room for work in works)
     fresh = replace(minimum, high=minimum.high * REGRET) if tight else minimum
     varying = total.low < total.high or fresh.low < fresh.high
@@ -165,38 +162,39 @@ def estimate(
         requested=_range([work.requested for work in works], top),
         fresh=fresh,
         minimum=minimum,
-        exact=outlook.measure.exact,
+        exact=profile.measure.exact,
         known=not unknown and (not varying or all(rates[c.index].known for c in calls)),
         asked=asked,
         loads=loads,
         decisions=results[0].decisions,
-        notes=(*_notes(loads, outlook), *notes),
+        notes=(*_notes(loads, profile), *notes),
     )
-    return _timed(forecast, works, outlook, price, top)
+    return _timed(forecast, works, profile, price, top)
 
 
-def _run(result: DryResult, calls: Sequence[AICall], outlook: Outlook, *, steps: int) -> _Run:
+def _run(result: DryResult, calls: Sequence[AICall], profile: ModelProfile, bound: Bound) -> _Run:
     """The work of a dry run.
 
     Args:
-        steps: 0 for the least that it may take, 1 for what is expected, 2 for the most: of a
-            classification the fewest, likely or all steps.
+        bound: whether the least, the likely or all steps of a classification count.
     """
     works = {}
     opening = 0
     for call in calls:
         tally = result.tallies.get(call.index)
         if tally is not None:
-            lengths = outlook.measure.question(call.question)
+            lengths = profile.measure.question(call.question)
             opening = max(opening, lengths.opening if call.question.arity else 0)
-            works[call.index] = _work(call.question, tally, outlook, steps)
+            works[call.index] = _work(call.question, tally, profile, bound)
     scale = max((t.stem_scale for t in result.tallies.values()), default=1.0)
-    priors = _priors(result, calls, outlook, steps)
+    priors = _priors(result, calls, profile, bound)
     total = sum([*works.values(), priors], Work(fresh=float(opening)))
     return _Run(replace(total, peak=opening + result.peak * scale), works)
 
 
-def _priors(result: DryResult, calls: Sequence[AICall], outlook: Outlook, steps: int) -> Work:
+def _priors(
+    result: DryResult, calls: Sequence[AICall], profile: ModelProfile, bound: Bound
+) -> Work:
     """The work of documents without content; they are asked once, and are nobody's prompts.
 
     At most each question computes them anew, where they are not kept for the next.
@@ -204,22 +202,22 @@ def _priors(result: DryResult, calls: Sequence[AICall], outlook: Outlook, steps:
     work = Work()
     asked, framed = set[Question](), set[object]()
     for call in calls:
-        plain = content_free_question(call.question)
+        plain = call.question.content_free
         tally = result.tallies.get(call.index)
         if plain is None or plain in asked or tally is None or not tally.prompts:
             continue
         asked.add(plain)
-        documents = np.array(outlook.measure.question(call.question).prior, dtype=np.float64)
+        documents = np.array(profile.measure.question(call.question).prior, dtype=np.float64)
         own = Tally(prompts=float(len(documents)), anchors=float(len(documents)))
         # Judgements of one document share their frame, a join's is its own.
         frame = plain.kind if plain.arity == 1 else plain
-        if frame not in framed or steps == 2:
-            own.stems.add(documents)
+        if frame not in framed or bound is Bound.HIGH:
+            own.stems |= Lengths.of(documents)
         framed.add(frame)
-        own.before.add(documents)
-        own.partners.add(documents * max(plain.arity - 1, 0))
+        own.before |= Lengths.of(documents)
+        own.partners |= Lengths.of(documents * max(plain.arity - 1, 0))
         if len(documents):
-            work += _work(plain, own, outlook, steps)
+            work += _work(plain, own, profile, bound)
     return replace(work, prompts=0.0)
 
 
@@ -267,47 +265,41 @@ def _beyond(runs: Sequence[_Run]) -> list[_Run]:
     ]
 
 
-def _work(question: Question, tally: Tally, outlook: Outlook, steps: int) -> Work:
-    """The work of one call's question, in all rows; `steps` as in `_run`."""
-    budget = _NO_BUDGET if outlook.costs is None else float(outlook.costs.budget)
-    fixed = outlook.measure.question(question)
+def _work(question: Question, tally: Tally, profile: ModelProfile, bound: Bound) -> Work:
+    """The work of one call's question, in all rows; `bound` as in `_run`."""
+    budget = _NO_BUDGET if profile.costs is None else float(profile.costs.budget)
+    fixed = profile.measure.question(question)
     frame = Lengths.fixed(fixed.frame)
-    before = _lengths(tally.before) if question.arity else Lengths.fixed(0.0)
-    new = stems(tally.stems.count, _lengths(tally.stems), fixed.frame, budget, kept=tally.kept)
+    before = tally.before if question.arity else Lengths()
+    new = stems(tally.stems.count, tally.stems, fixed.frame, budget, kept=tally.kept)
     new = new.times((1.0 - tally.shared) * tally.stem_scale)
     framed = suffixes(tally.reframed * tally.stem_scale, frame, before, budget)
     whole = Lengths.fixed(fixed.opening + fixed.frame) + before
     tails = suffixes(
         tally.prompts * tally.scale,
-        _lengths(tally.partners) + Lengths.fixed(fixed.suffix),
+        tally.partners + Lengths.fixed(fixed.suffix),
         whole,
         budget,
         anchors=tally.anchors * tally.stem_scale,
         resident=not tally.stems.count,
     )
-    requested = fixed.prompts * (whole + _lengths(tally.partners)).mean + fixed.asked
+    requested = fixed.prompts * (whole + tally.partners).mean + fixed.asked
     tails = replace(tails, requested=tails.prompts * requested)
     work = new + replace(framed, prompts=0.0, requested=0.0) + tails
     passes = 1.0
-    if fixed.later is not None and fixed.later[steps].count:
-        later = fixed.later[steps]
-        own = Lengths.fixed(later.tokens / later.count)
-        count = tally.prompts * tally.scale * later.count
-        more = suffixes(count, _lengths(tally.partners) + own, whole, budget)
+    steps = 0.0 if fixed.later is None else fixed.later.count.at(bound)
+    if fixed.later is not None and steps:
+        own = Lengths.fixed(fixed.later.tokens.at(bound) / steps)
+        count = tally.prompts * tally.scale * steps
+        more = suffixes(count, tally.partners + own, whole, budget)
         work += replace(more, prompts=0.0, requested=0.0)
-        passes += math.ceil(later.count)
+        passes += math.ceil(steps)
     # A call waits for the one before it, so that its last pass is never shared.
     return replace(work, passes=max(work.passes, passes)) if tails.prompts else work
 
 
-def _lengths(sums: Sums) -> Lengths:
-    if not sums.count:
-        return Lengths.fixed(0.0)
-    return Lengths(sums.total / sums.count, sums.squares / sums.count)
-
-
 def _range(values: Sequence[float], top: float) -> Range:
-    found = Range.over(values[0], list(values[1:]))
+    found = Range.over(values)
     return Range(found.low, found.expected, max(found.high, top))
 
 
@@ -326,21 +318,25 @@ def _call(call: AICall, runs: Sequence[_Run], rate: PassRate, reason: str | None
 
 
 def _timed(
-    forecast: Forecast, works: Sequence[Work], outlook: Outlook, price: float | None, top: float
+    forecast: Forecast,
+    works: Sequence[Work],
+    profile: ModelProfile,
+    price: float | None,
+    top: float,
 ) -> Forecast:
     """The forecast with the times, as far as the device is known."""
-    costs, device = outlook.costs, outlook.device
+    costs, device = profile.costs, profile.device
     if costs is None:
         return forecast
     peaks = [work.peak * costs.kv_bytes for work in works]
-    if outlook.capacity is not None:
-        peaks = [min(peak, outlook.capacity * costs.kv_bytes) for peak in peaks]
+    if profile.capacity is not None:
+        peaks = [min(peak, profile.capacity * costs.kv_bytes) for peak in peaks]
     forecast = replace(forecast, peak=_range(peaks, 0.0))
     if device is None:
         return forecast
     light = _range([speed_of_light(work, costs, device).total for work in works], top)
-    rates = outlook.rates or assumed_rates(costs, device)
-    times = _range([expected_seconds(work, rates) for work in works], top)
+    rates = profile.rates or assumed_rates(costs, device)
+    times = _range([rates.seconds(work) for work in works], top)
     regret = forecast.fresh.high / forecast.minimum.high if forecast.minimum.high else 1.0
     high = times.high * rates.spread * (1.0 if math.isnan(regret) else regret)
     low = min(max(times.low / rates.spread, light.low), times.expected)
@@ -351,18 +347,18 @@ def _timed(
         forecast,
         roofline=light,
         seconds=seconds,
-        money=seconds.times(share, share, share),
+        money=seconds.times(share),
         price=hourly,
         device=device.name,
-        measured=outlook.rates is not None,
+        measured=profile.rates is not None,
     )
 
 
-def _notes(loads: Mapping[str, LoadForecast], outlook: Outlook) -> list[str]:
+def _notes(loads: Mapping[str, LoadForecast], profile: ModelProfile) -> list[str]:
     notes = []
     if any(load.sampled is not None for load in loads.values()):
         notes.append("Lengths and join selectivities come from a sample of the rows.")
-    if not outlook.measure.exact:
+    if not profile.measure.exact:
         notes.append(
             "The model's tokenizer is not on this machine yet: tokens are guessed from bytes."
         )

@@ -21,9 +21,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from covey.estimate.cost import Lengths, Work, frontier, stems, suffixes
 from covey.logical.calls import AICall
 from covey.logical.query_blocks import Expr
-from covey.optimizer.cost import Lengths, Work, frontier, stems, suffixes
 
 # Conditions whose sets are all built upon, and orders kept of each set.
 EXACT = 7

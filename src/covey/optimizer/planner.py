@@ -27,7 +27,7 @@ from covey.sql.guards import Context, Guards
 from covey.sql.hints import with_hint
 from covey.sql.structure import find_blocks, is_query, query_span
 from covey.sql.temporary import TemporaryObjects
-from covey.sql.text import quote_name
+from covey.sql.text import one_line, quote_name
 from covey.sql.volatile import Changes
 
 # Where only TRUE makes a difference.
@@ -83,7 +83,7 @@ def _name_outputs(work: Workspace) -> None:
     """Let output columns without an alias go by what the user wrote, not by a look-up."""
     for item in (item for block in work.blocks for item in block.items):
         if work.binder.is_unnamed(item):
-            written = " ".join(work.tokens.text[slice(*item)].split())
+            written = one_line(work.tokens.text[slice(*item)])
             work.edited.replace(TextSpan(item.end, item.end), f" AS {quote_name(written)}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
 
@@ -79,6 +79,9 @@ class Calibration:
         return self.slope * margin + self.intercept
 
 
+# Documents that say nothing: what a question gives for them is its own leaning.
+CONTENT_FREE = ("N/A", "", "[MASK]")
+
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -125,3 +128,10 @@ class Question:
         if self.kind is QuestionKind.JUDGE:
             return 1
         return len(self.labels) if self.full or self.kind is QuestionKind.EACH else 2
+
+    @property
+    def content_free(self) -> Question | None:
+        """What `CONTENT_FREE` documents are asked for it; None where they are not."""
+        if self.calibration is None or not self.calibration.prior:
+            return None
+        return replace(self, calibration=None, full=True)

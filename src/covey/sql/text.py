@@ -347,6 +347,11 @@ def _unreadable(text: str, error: SqlglotError) -> QueryError:
     return QueryError(f"The text cannot be read as SQL: {reason}", hint="Look for a stray quote.")
 
 
+def one_line(text: str) -> str:
+    """A text with its line breaks and runs of blanks made one blank."""
+    return " ".join(text.split())
+
+
 def quote_name(name: str) -> str:
     """A name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'

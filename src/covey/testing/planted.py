@@ -13,8 +13,8 @@ import numpy as np
 
 from covey.arrays import Float64, Int64
 from covey.engine.base import Answers, Counters, PromptBatch
-from covey.engine.outlook import Outlook, QuestionLengths
 from covey.errors import ModelError
+from covey.estimate.profile import ModelProfile, QuestionLengths
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
 
@@ -75,9 +75,9 @@ class PlantedModel:
         """Nothing to load."""
         return self
 
-    def outlook(self) -> Outlook:
+    def profile(self) -> ModelProfile:
         """Lengths in its own tokens; it does no work that takes time."""
-        return Outlook(
+        return ModelProfile(
             _PlantedMeasure(), capacity=CAPACITY, shares=False, fingerprint=self.fingerprint
         )
 
@@ -283,7 +283,7 @@ def _broken(tuples: Sequence[tuple[str, ...]], start: int) -> dict[int, str]:
 
 
 class _PlantedMeasure:
-    """See `covey.engine.outlook.Measure`."""
+    """See `covey.estimate.profile.Measure`."""
 
     exact = True
 

@@ -1,4 +1,4 @@
-"""What can be told of a model's work before it is loaded: lengths of prompts and rates."""
+"""What is known of a model before it is loaded: lengths of prompts, unit costs and rates."""
 
 from __future__ import annotations
 
@@ -9,21 +9,30 @@ from typing import Protocol
 import numpy as np
 
 from covey.arrays import Int64
-from covey.engine.questions import (
-    CONTENT_FREE,
-    LaterSteps,
-    QuestionEncoder,
-    content_free_question,
-)
+from covey.estimate.figures import Range
+from covey.estimate.rates import Rates
 from covey.hardware.devices import Device
-from covey.hardware.rates import Rates
 from covey.models.costs import ModelCosts
 from covey.prompts.layout import Layout, Role
-from covey.prompts.question import Question, QuestionKind
-from covey.prompts.tokens import Encoder, encode_sound
+from covey.prompts.question import CONTENT_FREE, Question, QuestionKind
 
 # Mean UTF-8 bytes of a token in English prose under the tokenizers of the known models.
 BYTES_A_TOKEN = 4.4
+
+
+@dataclass(frozen=True, slots=True)
+class LaterSteps:
+    """The steps of a row behind its first, where a classification goes step by step.
+
+    The fewest lead to the nearest label, the most read all nodes.
+
+    Attributes:
+        count: how many; each computes the row's partners again.
+        tokens: what they compute besides.
+    """
+
+    count: Range
+    tokens: Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +46,7 @@ class QuestionLengths:
             labels of one row.
         prompts: prompts that one row is counted as: one for each label that is asked by itself.
         asked: literal tokens behind the frame of all these prompts, computed once or not.
-        later: of a classification that goes step by step, the steps of one row behind the
-            first: fewest, expected and most.
+        later: of a classification that goes step by step, None of another.
         prior: of each document without content that is asked about before the others.
     """
 
@@ -47,7 +55,7 @@ class QuestionLengths:
     suffix: int
     prompts: int
     asked: int
-    later: tuple[LaterSteps, LaterSteps, LaterSteps] | None = None
+    later: LaterSteps | None = None
     prior: tuple[int, ...] = ()
 
 
@@ -69,7 +77,7 @@ class Measure(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class ModelProfile:
     """All that an estimate needs of a model.
 
     Attributes:
@@ -89,38 +97,6 @@ class Outlook:
     capacity: int | None = None
     shares: bool = True
     fingerprint: str | None = None
-
-
-class TokenMeasure:
-    """Measures with the model's tokenizer.
-
-    Args:
-        layout: how prompts are laid out.
-        encoder: the tokenizer.
-        bos: the token every prompt begins with, or None.
-    """
-
-    exact = True
-
-    def __init__(self, layout: Layout, encoder: Encoder, bos: int | None) -> None:
-        self._encoder = encoder
-        self._questions = QuestionEncoder(layout, encoder, bos)
-
-    def question(self, question: Question) -> QuestionLengths:
-        """See `Measure.question`."""
-        asked = self._questions.encode(question)
-        opening = len(asked.opening) + len(asked.head)
-        prior = () if content_free_question(question) is None else self.documents(CONTENT_FREE)
-        return QuestionLengths(
-            opening, len(asked.frame), asked.behind, *asked.requested,
-            asked.later_steps(), tuple(map(int, prior)),
-        )  # fmt: skip
-
-    def documents(self, texts: Sequence[str]) -> Int64:
-        """See `Measure.documents`."""
-        # A lone surrogate has no encoding; the run will say so of its row.
-        sound = [text.encode(errors="replace").decode() for text in texts]
-        return np.diff(encode_sound(self._encoder, sound)[1])
 
 
 class ByteMeasure:
@@ -147,7 +123,7 @@ class ByteMeasure:
         texts = self._endings(question)
         endings = round(sum(len(text.encode(errors="replace")) for text in texts) / BYTES_A_TOKEN)
         prompts = max(len(texts), 1)
-        prior = () if content_free_question(question) is None else self.documents(CONTENT_FREE)
+        prior = () if question.content_free is None else self.documents(CONTENT_FREE)
         return QuestionLengths(
             opening, frame, literal + endings, prompts, prompts * literal + endings,
             prior=tuple(map(int, prior)),

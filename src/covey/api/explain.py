@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
+from covey.estimate.figures import Range, megabytes, money, seconds, share, size
+from covey.estimate.forecast import Actual, CallForecast, Forecast, LoadForecast, PassRate
 from covey.plan.choice import Decision
-from covey.plan.figures import megabytes, money, seconds, share, size, span
-from covey.plan.forecast import Actual, CallForecast, Forecast, LoadForecast, PassRate, Range
 from covey.plan.nodes import Ask, Load, Match, PhysicalPlan, Pipeline, Prune
+from covey.sql.text import one_line
 
 _SOURCES = {
     "given": "as the query says",
@@ -119,7 +120,7 @@ def _expected(known: CallForecast) -> list[str]:
     if known.reason is not None:
         return [f"    prompts not known before it runs: {known.reason}"]
     rate = known.selectivity
-    prompts = span(known.prompts, size, known=rate is not None and rate.known)
+    prompts = known.prompts.shown(size, known=rate is not None and rate.known)
     text = f"    {prompts} {'prompt' if prompts == '1' else 'prompts'}"
     if known.length is not None:
         text += f" of {known.length:,.0f} tokens"
@@ -129,7 +130,7 @@ def _expected(known: CallForecast) -> list[str]:
 def _selectivity(rate: PassRate) -> str:
     if not rate.known:
         return "selectivity not known before it runs: 0% to 100%"
-    found = span(Range(rate.low, rate.expected, rate.high), share, known=True)
+    found = Range(rate.low, rate.expected, rate.high).shown(share, known=True)
     return f"selectivity {found}, {_SOURCES.get(rate.source, rate.source)}"
 
 
@@ -150,7 +151,7 @@ def _rows(forecast: Forecast, actual: Actual | None) -> Iterator[tuple[str, str,
         name: str, found: Range, show: Callable[[float], str], was: float | None, remark: str = ""
     ) -> tuple[str, str, str | None, str]:
         shown = None if actual is None or was is None else show(was)
-        return name, span(found, show, known=forecast.known), shown, remark
+        return name, found.shown(show, known=forecast.known), shown, remark
 
     done = actual or Actual(0, 0, 0, 0, 0.0, None, None)
     yield row("model calls", forecast.calls, size, done.calls)
@@ -236,8 +237,3 @@ def _finite(value: Any) -> Any:
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
-def one_line(text: str) -> str:
-    """A text of the query with its line breaks and runs of blanks made one blank."""
-    return " ".join(text.split())

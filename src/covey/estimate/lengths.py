@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from covey.arrays import Float64, Int64
-from covey.engine.outlook import Measure
+from covey.estimate.profile import Measure
 from covey.prompts.documents import DocumentStore, common_beginning
 
 # Bytes that are tokenised for one estimate: a tenth of a second, and enough for a mean.

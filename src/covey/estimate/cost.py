@@ -7,55 +7,68 @@ expected values and may be fractions; lengths are tokens. All here is data and a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from covey.hardware.devices import Device
-from covey.hardware.rates import Rates
 from covey.models.costs import ModelCosts
 
 Item = TypeVar("Item")
-
-# Shares of the datasheet's peaks that a run is taken to reach where nothing was measured,
-# and how far off that may be. On an H200 the products of Qwen3-4B reach 0.58 and attention
-# 0.6 of the peak (docs/performance.md has the figures of the whole model).
-ASSUMED_SHARE = 0.5
-ASSUMED_SPREAD = 2.5
 
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
     """How long the members of some set of texts are, in tokens.
 
+    `a | b` are the texts of both, `a + b` one text behind the other, the two chosen
+    independently.
+
     Attributes:
-        mean: mean length.
-        square: mean of the squared lengths: what the pairs of attention grow with.
+        count: of the texts.
+        total, squares: sums of their lengths, and of the squares of these, which the pairs of
+            attention grow with.
     """
 
-    mean: float
-    square: float
+    count: float = 0.0
+    total: float = 0.0
+    squares: float = 0.0
 
     @classmethod
-    def of(cls, lengths: Sequence[float]) -> Lengths:
-        """The lengths of known texts; all 0 where there are none."""
-        if not len(lengths):
-            return cls(0.0, 0.0)
-        count = len(lengths)
-        square = sum(float(n) * float(n) for n in lengths) / count
-        return cls(sum(map(float, lengths)) / count, square)
+    def of(cls, lengths: npt.ArrayLike) -> Lengths:
+        """The lengths of known texts, (n,)."""
+        values = np.asarray(lengths, np.float64)
+        return cls(len(values), float(values.sum()), float((values * values).sum()))
 
     @classmethod
     def fixed(cls, length: float) -> Lengths:
         """Texts that are all of one length."""
-        return cls(length, length * length)
+        return cls(1.0, length, length * length)
+
+    @property
+    def mean(self) -> float:
+        """The mean length, 0 where there are no texts."""
+        return self.total / self.count if self.count else 0.0
+
+    @property
+    def square(self) -> float:
+        """The mean of the squared lengths."""
+        return self.squares / self.count if self.count else 0.0
+
+    def __or__(self, other: Lengths) -> Lengths:
+        return Lengths(
+            self.count + other.count, self.total + other.total, self.squares + other.squares
+        )
 
     def __add__(self, other: Lengths) -> Lengths:
-        """One text behind the other, the two chosen independently."""
-        return Lengths(
-            self.mean + other.mean,
-            self.square + 2.0 * self.mean * other.mean + other.square,
-        )
+        one, two = self.mean, other.mean
+        return Lengths(1.0, one + two, self.square + 2.0 * one * two + other.square)
+
+
+NO_TEXTS = Lengths()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,26 +240,4 @@ def speed_of_light(work: Work, costs: ModelCosts, device: Device) -> Seconds:
         ),
         max(work.fresh * costs.mlp_flops / products, work.passes * costs.mlp_bytes / bandwidth),
         max(work.pairs * costs.pair_flops / device.peak(costs.attention.value), kv / bandwidth),
-    )
-
-
-def expected_seconds(work: Work, rates: Rates) -> float:
-    """The time that a run is expected to take; see `Rates`.
-
-    Rates are fitted to whole passes, so that they hold what a roofline leaves out: glue,
-    launches, the unused part of a device. Keys and values are read with the pairs.
-    """
-    return rates.seconds(work.passes, work.fresh, work.pairs)
-
-
-def assumed_rates(costs: ModelCosts, device: Device) -> Rates:
-    """Rates by the datasheet alone, for a device that nothing was measured on."""
-    products = device.peak(costs.compute.value) * ASSUMED_SHARE
-    attention = device.peak(costs.attention.value) * ASSUMED_SHARE
-    weights = costs.projection_bytes + costs.mlp_bytes
-    return Rates(
-        pass_seconds=weights / (device.bandwidth * ASSUMED_SHARE),
-        token_seconds=(costs.projection_flops + costs.mlp_flops) / products,
-        pair_seconds=costs.pair_flops / attention,
-        spread=ASSUMED_SPREAD,
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from covey.estimate.cost import NO_TEXTS, Lengths
+from covey.estimate.figures import ZERO, Range
 from covey.plan.choice import Decision
 
 
@@ -47,36 +48,6 @@ class PassRate:
 
 # Nothing is known; the middle stands for no knowledge, and nothing prints it.
 UNKNOWN = PassRate(0.0, 0.5, 1.0, "unknown")
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A figure that is not known exactly.
-
-    Attributes:
-        low, high: its bounds.
-        expected: the most likely value; between unknown pass rates only their middle.
-    """
-
-    low: float
-    expected: float
-    high: float
-
-    @classmethod
-    def exactly(cls, value: float) -> Range:
-        return cls(value, value, value)
-
-    @classmethod
-    def over(cls, expected: float, values: list[float]) -> Range:
-        """The bounds of some values of which one is expected."""
-        return cls(min([expected, *values]), expected, max([expected, *values]))
-
-    def __add__(self, other: Range) -> Range:
-        return Range(self.low + other.low, self.expected + other.expected, self.high + other.high)
-
-    def times(self, low: float, expected: float, high: float) -> Range:
-        """Each of the three by its own factor."""
-        return Range(self.low * low, self.expected * expected, self.high * high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +108,10 @@ class Forecast:
         notes: what a reader must know of the figures.
     """
 
-    calls: Range = Range(0.0, 0.0, 0.0)
-    requested: Range = Range(0.0, 0.0, 0.0)
-    fresh: Range = Range(0.0, 0.0, 0.0)
-    minimum: Range = Range(0.0, 0.0, 0.0)
+    calls: Range = ZERO
+    requested: Range = ZERO
+    fresh: Range = ZERO
+    minimum: Range = ZERO
     roofline: Range | None = None
     seconds: Range | None = None
     money: Range | None = None
@@ -195,27 +166,6 @@ class Actual:
 
 
 @dataclass(slots=True)
-class Sums:
-    """Moments of some lengths, which add up.
-
-    Attributes:
-        count: how many.
-        total, squares: sums of them and of their squares.
-    """
-
-    count: float = 0.0
-    total: float = 0.0
-    squares: float = 0.0
-
-    def add(self, lengths: Any) -> None:
-        """Take in an array of numbers, (n,)."""
-        if len(lengths):
-            self.count += len(lengths)
-            self.total += float(lengths.sum())
-            self.squares += float((lengths * lengths).sum())
-
-
-@dataclass(slots=True)
 class Tally:
     """What one call asked in a dry run over a sample.
 
@@ -240,12 +190,12 @@ class Tally:
     prompts: float = 0.0
     stored: int = 0
     stored_true: int = 0
-    stems: Sums = field(default_factory=Sums)
+    stems: Lengths = NO_TEXTS
     shared: float = 0.0
     reframed: float = 0.0
     anchors: float = 0.0
-    before: Sums = field(default_factory=Sums)
-    partners: Sums = field(default_factory=Sums)
+    before: Lengths = NO_TEXTS
+    partners: Lengths = NO_TEXTS
     kept: bool = False
     limited: bool = False
     copies: int = 1
