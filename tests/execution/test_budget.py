@@ -173,4 +173,4 @@ def test_pass_rates_are_known_from_answers_of_earlier_runs() -> None:
     text = con.explain(TWO.replace("FROM t", "FROM u"))
     # Fewer where a trial shows that the other question had better come first.
     assert "(0 to 10) prompts of 5 tokens" in text
-    assert "TRUE for about 100% (" in text and ", by earlier" in text
+    assert "selectivity about 100% (" in text and ", by earlier" in text
