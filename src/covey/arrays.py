@@ -38,6 +38,18 @@ def distinct(values: Int64) -> Int64:
     return ordered[new]
 
 
+def distinct_rows(rows: Int64) -> tuple[Int64, Int64]:
+    """The different rows of (n, k) numbers, ascending, and (n,) which of them each is; k >= 0."""
+    count = len(rows)
+    order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(count)
+    ordered = rows[order]
+    new = np.ones(count, dtype=np.bool_)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    number = np.empty(count, dtype=np.int64)
+    number[order] = np.cumsum(new) - 1
+    return ordered[new], number
+
+
 def without(values: Int64, others: Int64) -> Int64:
     """The values that are not among some others, both ascending."""
     if not len(others):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from covey.arrays import Bool, Int64
+from covey.arrays import Bool, Int64, distinct_rows
 from covey.engine.questions import QuestionTokens
 
 
@@ -112,8 +112,7 @@ def _distinct_tuples(ids: Int64) -> tuple[Int64, Int64]:
     if ids.shape[1] == 1:
         column, number = distinct_ids(ids[:, 0])
         return column[:, None], number
-    found, number = np.unique(ids, axis=0, return_inverse=True)
-    return found, number.reshape(-1)
+    return distinct_rows(ids)
 
 
 def distinct_ids(ids: Int64) -> tuple[Int64, Int64]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 
 from covey.arrays import Bool, Float64, Int64
-from covey.execution.windows import Windows
+from covey.execution.windows import Windows, together
 from covey.logical.calls import AICall, LongDocuments
 from covey.prompts.column import Column
 from covey.prompts.question import Question
@@ -30,7 +29,7 @@ class AnswerTable:
     def __init__(self, question: Question) -> None:
         self.question = question
         self._tuples: dict[tuple[int, ...], int] = {}
-        self._places: _Places = _DensePlaces() if question.arity < 2 else _SortedPlaces()
+        self._places = _DensePlaces() if question.arity < 2 else _SortedPlaces()
         self._scores = Column(np.float64)
         self._reasons: dict[int, str] = {}
 
@@ -100,18 +99,11 @@ class AnswerTable:
         return found, scores
 
 
-class _Places(Protocol):
-    """Where the answer of each key lies, counted from 0; -1 where there is none."""
-
-    def add(self, keys: Int64, first: int) -> None:
-        """The answers of some keys lie from `first` on."""
-        ...
-
-    def find(self, keys: Int64) -> Int64: ...
-
-
 class _DensePlaces:
-    """Of single documents, whose keys count from 0: four bytes for each up to the highest."""
+    """Where the answers about single documents lie, -1 where there is none.
+
+    Their keys count from 0: four bytes for each up to the highest.
+    """
 
     def __init__(self) -> None:
         self._places = Column(np.int32)
@@ -132,7 +124,7 @@ class _DensePlaces:
 
 
 class _SortedPlaces:
-    """Of tuples: sorted keys."""
+    """Where the answers about tuples lie, by sorted keys; -1 where there is none."""
 
     def __init__(self) -> None:
         self._keys: Int64 = np.empty(0, np.int64)
@@ -177,7 +169,21 @@ class QueryAnswers:
         """The prompts of a call's question that were cut as the call wants it."""
         return self._windows.setdefault((call.question, call.options.long_documents), Windows())
 
+    def find(self, call: AICall, documents: Int64) -> tuple[Bool, Float64]:
+        """As `AnswerTable.find`; of a prompt that was cut, the answers of its windows together."""
+        table = self.of(call.question)
+        found, scores = table.find(documents)
+        windows = self.windows(call).of
+        if windows:
+            cut = np.array(list(windows), np.int64).reshape(len(windows), -1)
+            for row in np.flatnonzero(np.isin(table.keys(documents), table.keys(cut))).tolist():
+                known, values = table.find(windows[tuple(documents[row].tolist())])
+                found[row] = known.all()
+                scores[row] = together(call, values)
+        return found, scores
+
     def of(self, question: Question) -> AnswerTable:
+        """The answers to one question."""
         table = self._tables.get(question)
         if table is None:
             table = self._tables[question] = AnswerTable(question)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -13,18 +11,18 @@ import numpy as np
 
 from covey.arrays import Float64, Int64
 from covey.engine.base import Answers as EngineAnswers
-from covey.engine.base import Engine, EngineSession, OutOfMemory, PromptBatch, carry_on
+from covey.engine.base import Engine, EngineSession
 from covey.errors import RunError
 from covey.execution.answers import QueryAnswers
-from covey.execution.budget import BudgetGuard
-from covey.execution.memory import open_session, shrink
-from covey.execution.progress import Progress
+from covey.execution.asking import Ticket, Tickets
+from covey.execution.budget import NO_BUDGET, BudgetGuard
+from covey.execution.client import EngineClient
+from covey.execution.progress import CallProgress, Progress
 from covey.execution.report import MAX_ERRORS_KEPT, OperatorReport, Report, RowError
 from covey.execution.sql_values import true_of
 from covey.execution.stop import Interrupts, Stopped
 from covey.execution.store.session import StoredAnswers
 from covey.execution.store.store import AnswerStore
-from covey.execution.tickets import CallUnderWay, Ticket
 from covey.logical.calls import AICall, LongDocuments, OnError, Reading
 from covey.prompts.documents import DocumentStore
 
@@ -47,7 +45,7 @@ class Asker:
         store: answers of earlier runs; None asks everything.
         known: the model's name and fingerprint, without loading it: None where its files
             do not tell. Stored answers are then found without it.
-        watch: stops a run that passes its budget.
+        guard: stops a run that passes its budget.
     """
 
     def __init__(
@@ -60,31 +58,20 @@ class Asker:
         interrupts: Interrupts,
         store: AnswerStore | None = None,
         known: Callable[[], tuple[str, str] | None] = lambda: None,
-        watch: BudgetGuard | None = None,
+        guard: BudgetGuard | None = None,
     ) -> None:
-        self._known = known
-        self._watch = watch
-        self._load = load
-        self._store = store
-        self._stored: StoredAnswers | None = None
-        self._looked_for = False
-        self._fingerprint: str | None = None
+        self._client = EngineClient(load, documents, report)
         self._documents = documents
         self._answers = answers
         self._report = report
-        self._progress = progress
-        self._engine: Engine | None = None
-        self._session: EngineSession | None = None
-        self._work: Iterator[EngineAnswers] | None = None
-        self._asking: dict[int, CallUnderWay] = {}
-        self._tickets: dict[int, Ticket] = {}
-        self._numbers = itertools.count()
-        # The session's number of a ticket -> its own: a second session counts anew.
-        self._submitted: dict[int, int] = {}
-        self._tokens_seen = 0
-        self._share = 1.0
+        self._progress = CallProgress(progress)
         self._interrupts = interrupts
-        self._stack = ExitStack()
+        self._store = store
+        self._known = known
+        self._stored: StoredAnswers | None = None
+        self._guard = guard or BudgetGuard(NO_BUDGET, None)
+        self._tokens_seen = 0
+        # Whose prompts the model was asked.
         self._calls: dict[int, AICall] = {}
 
     def __enter__(self) -> Self:
@@ -96,10 +83,9 @@ class Asker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for asking in self._asking.values():
-            self._progress.finish(asking.operator.call)
+        self._progress.close()
         try:
-            self._stack.__exit__(kind, error, trace)
+            self._client.stack.__exit__(kind, error, trace)
         finally:
             if self._stored is not None:
                 self._stored.close()
@@ -110,7 +96,7 @@ class Asker:
         while not self.done(tickets):
             self.wait()
 
-    def submit(self, call: AICall, documents: Int64, reads: float = 0.0) -> frozenset[int]:
+    def submit(self, call: AICall, documents: Int64, reads: float = 0.0) -> Tickets:
         """Queue prompts about tuples of documents.
 
         Those with an answer, and those already under way, are left out.
@@ -130,51 +116,29 @@ class Asker:
         found, _ = table.find(documents)
         wanted = documents[~found]
         keys = table.keys(wanted)
-        tickets: set[int] = set()
-        for number, other in self._tickets.items():
-            if other.asking.call.question == call.question:
+        tickets: set[Ticket] = set()
+        for other in self._client.under_way:
+            if other.call.question == call.question:
                 under_way = np.isin(keys, other.keys)
                 if under_way.any():
-                    tickets.add(number)
+                    tickets.add(other)
                     wanted, keys = wanted[~under_way], keys[~under_way]
-        if not len(wanted):
-            return frozenset(tickets)
-        self._find_store()
-        wanted, keys = self._take_stored(call, wanted, keys)
-        if not len(wanted):
-            return frozenset(tickets)
-        session = self._open()
-        if self._watch is not None:
-            self._watch.before(len(wanted))
-        ticket = next(self._numbers)
-        self._submitted[session.submit(PromptBatch(call.question, wanted, reads))] = ticket
-        asking = self._asking.get(call.index)
-        if asking is None:
-            asking = self._asking[call.index] = CallUnderWay(
-                call, self._report.operators[call.index]
-            )
-            self._progress.start(asking.operator.call, None)
-        asking.total += len(wanted)
-        self._tickets[ticket] = Ticket(asking, wanted, keys, len(wanted), reads)
-        return frozenset({ticket, *tickets})
+        if len(wanted):
+            wanted, keys = self._take_stored(call, wanted, keys)
+        if len(wanted):
+            self._open()
+            self._guard.before(len(wanted))
+            ticket = Ticket(call, wanted, keys, reads)
+            self._client.submit(ticket)
+            self._progress.asked(call.index, self._report.operators[call.index].call, len(wanted))
+            tickets.add(ticket)
+        return frozenset(tickets)
 
-    def _take_stored(self, call: AICall, wanted: Int64, keys: Int64) -> tuple[Int64, Int64]:
-        """Take the answers of earlier runs; return what is left to ask."""
-        if self._stored is None:
-            return wanted, keys
-        found, scores = self._stored.find(call.question, wanted)
-        if found.any():
-            self._answers.of(call.question).add(wanted[found], scores[found])
-            operator = self._report.operators[call.index]
-            operator.stored += int(found.sum())
-            self._count_true(call, operator, scores[found])
-        return wanted[~found], keys[~found]
-
-    def done(self, tickets: frozenset[int]) -> bool:
+    def done(self, tickets: Tickets) -> bool:
         """Whether all prompts of some tickets have their answers."""
-        return tickets.isdisjoint(self._tickets)
+        return not any(ticket.left for ticket in tickets)
 
-    def wait(self) -> tuple[int, Int64] | None:
+    def wait(self) -> tuple[Ticket, Int64] | None:
         """Let the engine work until it gives some answers, and keep them.
 
         Returns:
@@ -186,56 +150,24 @@ class Asker:
                 engine ended and left some unanswered.
             Stopped: Ctrl-C was pressed meanwhile.
         """
-        if self._work is None:
-            self._work = self._open().run()
+        self._open()
+        self._client.start()
         started = time.perf_counter()
         with self._interrupts.chunk():
-            answers = self._next()
-        if answers is None:
-            self._work = None
-            for ticket in self._tickets.values():
-                asked = f"{ticket.left:,} prompts of {ticket.asking.operator.call}"
-                raise RunError(f"The model left {asked} unanswered. {self._how_to_go_on()}")
+            received = self._client.receive()
+        if received is None:
+            for ticket in self._client.under_way:
+                asked = f"{ticket.left:,} prompts of {self._operator(ticket.call).call}"
+                raise RunError(f"The model left {asked} unanswered. {self._client.how_to_go_on}")
             return None
-        number = self._submitted[answers.ticket]
-        ticket = self._tickets[number]
-        ticket.asking.operator.seconds += time.perf_counter() - started
-        self._keep(ticket, answers)
-        if ticket.left == 0:
-            del self._submitted[answers.ticket]
+        ticket, answers = received
+        self._operator(ticket.call).seconds += time.perf_counter() - started
+        documents = ticket.documents[answers.rows]
+        self._keep(ticket.call, documents, answers)
+        self._count(ticket.call, len(documents))
         if self._interrupts.wanted:
-            raise Stopped(self._how_to_go_on())
-        return number, ticket.wanted[answers.rows]
-
-    def _next(self) -> EngineAnswers | None:
-        """Some answers of the engine, which uses less memory where it had too little."""
-        while self._work is not None:
-            try:
-                return next(self._work, None)
-            except OutOfMemory as error:
-                reason = str(error)
-            self._use_less(reason)
-        return None
-
-    def _use_less(self, reason: str) -> None:
-        """Go on with what has no answer in a session that needs less memory.
-
-        Raises:
-            RunError: the engine cannot do with less.
-        """
-        self._stack.close()
-        self._session = self._work = None
-        if self._engine is not None:
-            shrink(self._engine, reason, self._report.notes, self._how_to_go_on())
-        session = self._open()
-        self._submitted.clear()
-        for number, ticket in self._tickets.items():
-            question = ticket.asking.call.question
-            found, _ = self._answers.of(question).find(ticket.wanted)
-            ticket.wanted, ticket.keys = ticket.wanted[~found], ticket.keys[~found]
-            batch = PromptBatch(question, ticket.wanted, ticket.reads)
-            self._submitted[session.submit(batch)] = number
-        self._work = session.run()
+            raise Stopped(self._client.how_to_go_on)
+        return ticket, documents
 
     def check(self) -> None:
         """Judge the shares of failed prompts, now that every prompt has its answer.
@@ -243,149 +175,115 @@ class Asker:
         Raises:
             RunError: more failed than `max_error_ratio` allows.
         """
-        for index, call in self._calls.items():
-            operator = self._report.operators[index]
+        for call in self._calls.values():
+            operator = self._operator(call)
             cut, windows = self._answers.windows(call).made
             if cut:
                 note = f"{operator.call}: {cut:,} prompts were too long and became {windows:,}."
                 self._report.notes.append(note)
-            self._check_errors(call, operator)
-
-    def _how_to_go_on(self) -> str:
-        if self._stored is None:
-            return "Stopped. Its answers are not kept: there is no answer store for them."
-        return (
-            "Stopped. The answers so far are kept: run the same query again and it goes on "
-            "where it was."
-        )
+            self._check_errors(call)
 
     def reached(self, share: float) -> None:
         """See `Asking.reached`: totals are expected to grow in the same proportion."""
-        self._share = share
+        self._progress.share = share
 
     def release(self, documents: Int64) -> None:
         """Tell the engine that documents will not be read again."""
-        if self._session is not None:
-            self._session.release(documents)
+        self._client.release(documents)
 
     def paused(self, seconds: float) -> None:
         """For so long whoever reads the result has kept the query waiting."""
-        if self._watch is not None:
-            self._watch.paused(seconds)
+        self._guard.paused(seconds)
 
     def check_budget(self) -> None:
         """See `Asking.check_budget`."""
-        if self._watch is not None:
-            self._watch.after(0, 0)
+        self._guard.after(0, 0)
 
     def capacity(self) -> int | None:
         """Tokens the engine can hold; None before it is loaded."""
-        return None if self._session is None else self._session.capacity
+        return self._client.capacity
+
+    def _operator(self, call: AICall) -> OperatorReport:
+        return self._report.operators[call.index]
 
     def _open(self) -> EngineSession:
-        if self._session is None:
-            self._find_store()
-            engine = self._engine or self._loaded()
-            how = self._how_to_go_on()
-            session = open_session(engine, self._documents, self._report.notes, how)
-            self._session = self._stack.enter_context(session)
-            carry_on(self._session.counters, self._report.counters)
-            self._report.counters = self._session.counters
-            if self._watch is not None:
-                self._watch.start(kept=self._stored is not None)
-        return self._session
+        """The session; from its opening on stored answers are known and the clock runs."""
+        self._find_store()
+        session = self._client.session
+        self._guard.start(kept=self._stored is not None)
+        return session
 
     def _find_store(self) -> None:
         """Make the answers of earlier runs known, the first time; loads the model at need."""
-        if self._store is None or self._looked_for:
+        store, self._store = self._store, None
+        if store is None:
             return
-        self._looked_for = True
         known = self._known()
         if known is None:
-            engine = self._engine or self._loaded()
+            engine = self._client.engine
             known = None if engine.fingerprint is None else (engine.name, engine.fingerprint)
         if known is not None:
-            self._fingerprint = known[1]
-            notes = self._report.notes
-            self._stored = StoredAnswers(self._store, *known, self._documents, notes)
+            self._client.fingerprint = known[1]
+            self._stored = StoredAnswers(store, *known, self._documents, self._report.notes)
 
-    def _loaded(self) -> Engine:
-        started = time.perf_counter()
-        self._engine = engine = self._load()
-        if self._stored is not None and engine.fingerprint != self._fingerprint:
-            raise RunError(
-                f"{engine.name} is not computed as it was when it was last loaded, so that the "
-                "stored answers are not its own. Run the query again, which knows it now; where"
-                " the cache folder cannot be written, with cache=False."
-            )
-        self._report.load_seconds = time.perf_counter() - started
-        self._report.model = engine.name
-        return engine
+    def _take_stored(self, call: AICall, wanted: Int64, keys: Int64) -> tuple[Int64, Int64]:
+        """Take the answers of earlier runs; return what is left to ask."""
+        self._find_store()
+        if self._stored is None:
+            return wanted, keys
+        found, scores = self._stored.find(call.question, wanted)
+        if found.any():
+            self._answers.of(call.question).add(wanted[found], scores[found])
+            self._operator(call).stored += int(found.sum())
+            self._count_true(call, scores[found])
+        return wanted[~found], keys[~found]
 
-    def _keep(self, ticket: Ticket, answers: EngineAnswers) -> None:
-        call, operator = ticket.asking.call, ticket.asking.operator
+    def _keep(self, call: AICall, documents: Int64, answers: EngineAnswers) -> None:
         self._calls[call.index] = call
         # Errors come by position in the batch, answers by position in this delivery.
         at = {int(row): i for i, row in enumerate(answers.rows)} if answers.errors else {}
         errors = {at[row]: reason for row, reason in answers.errors.items()}
-        documents, scores = ticket.wanted[answers.rows], answers.scores
-        failed = np.asarray(np.isnan(scores).any(axis=1))
+        failed = np.asarray(np.isnan(answers.scores).any(axis=1))
         for i in np.flatnonzero(failed).tolist():
             errors.setdefault(i, _NO_NUMBER)
-        scores = np.where(failed[:, None], np.nan, scores)
+        scores = np.where(failed[:, None], np.nan, answers.scores)
         self._answers.of(call.question).add(documents, scores, errors)
         if self._stored is not None:
             self._stored.keep(call.question, documents, scores)
-        operator.prompts += len(answers.rows)
+        operator = self._operator(call)
+        operator.prompts += len(documents)
         operator.failed += int(failed.sum())
-        self._count_true(call, operator, scores)
+        self._count_true(call, scores)
         for i, reason in errors.items():
-            self._note_error(call, operator, documents[i], reason)
-        self._count(ticket, answers)
+            self._note_error(call, documents[i], reason)
 
-    def _count_true(self, call: AICall, operator: OperatorReport, scores: Float64) -> None:
-        if call.reading is Reading.TRUTH:
-            true = int(true_of(call, scores).sum())
-            operator.true = (operator.true or 0) + true
-
-    def _count(self, ticket: Ticket, answers: EngineAnswers) -> None:
-        asking = ticket.asking
-        asking.done += len(answers.rows)
-        ticket.left -= len(answers.rows)
-        if ticket.left == 0:
-            del self._tickets[self._submitted[answers.ticket]]
+    def _count(self, call: AICall, prompts: int) -> None:
+        """Count answered prompts, and the tokens computed since the last ones."""
         fresh = self._report.counters.fresh_tokens - self._tokens_seen
         self._tokens_seen += fresh
-        asking.tokens += fresh
-        if self._watch is not None:
-            self._watch.after(len(answers.rows), fresh)
-        operator = asking.operator
-        total = round(asking.total / self._share)
-        self._progress.update(operator.call, asking.done, total, asking.tokens)
-        if (
-            self._share == 1.0
-            and asking.done == asking.total
-            and not any(other.asking is asking for other in self._tickets.values())
-        ):
-            self._progress.finish(operator.call)
-            del self._asking[asking.call.index]
-            if operator.answers >= JUDGED_FROM:
-                self._check_errors(asking.call, operator)
+        self._guard.after(prompts, fresh)
+        finished = self._progress.answered(call.index, prompts, fresh)
+        if finished and self._operator(call).answers >= JUDGED_FROM:
+            self._check_errors(call)
 
-    def _note_error(
-        self, call: AICall, operator: OperatorReport, documents: Int64, reason: str
-    ) -> None:
+    def _count_true(self, call: AICall, scores: Float64) -> None:
+        if call.reading is Reading.TRUTH:
+            operator = self._operator(call)
+            operator.true = (operator.true or 0) + int(true_of(call, scores).sum())
+
+    def _note_error(self, call: AICall, documents: Int64, reason: str) -> None:
+        written = self._operator(call).call
         if len(self._report.errors) < MAX_ERRORS_KEPT:
             shown = tuple(text[:_SHOWN] for text in self._documents.texts(documents))
-            self._report.errors.append(RowError(operator.call, shown, reason))
+            self._report.errors.append(RowError(written, shown, reason))
         if call.options.on_error is OnError.FAIL:
             raise RunError(
-                f"A prompt of {operator.call} failed: {reason}. "
+                f"A prompt of {written} failed: {reason}. "
                 "With the option on_error => 'null' such rows become NULL instead."
             )
 
-    def _check_errors(self, call: AICall, operator: OperatorReport) -> None:
-        limit = call.options.max_error_ratio
+    def _check_errors(self, call: AICall) -> None:
+        limit, operator = call.options.max_error_ratio, self._operator(call)
         if limit is None or not operator.failed:
             return
         ratio = operator.failed / operator.answers

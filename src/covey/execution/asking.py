@@ -1,29 +1,70 @@
-"""What the steps of a plan need of whoever asks."""
+"""What the steps of a plan need of whoever asks, and what is under way with them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from covey.arrays import Int64
+import numpy as np
+
+from covey.arrays import Bool, Int64
 from covey.logical.calls import AICall
 
 
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """Prompts under way with the engine.
+
+    Attributes:
+        call: asks them.
+        documents: (n, arity) ids, as they were last submitted.
+        keys: (n,) int64, one a prompt; see `AnswerTable.keys`.
+        reads: see `PromptBatch.reads`.
+        open: (n,) whether each has no answer yet.
+        left: how many these are.
+    """
+
+    call: AICall
+    documents: Int64
+    keys: Int64
+    reads: float
+    open: Bool = field(init=False)
+    left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = len(self.documents)
+        self.open = np.ones(self.left, np.bool_)
+
+    def answered(self, rows: Int64) -> None:
+        """The prompts at (m,) places have their answers."""
+        self.open[rows] = False
+        self.left -= len(rows)
+
+    def drop_answered(self) -> None:
+        """Keep only the prompts that are open, to submit them anew."""
+        self.documents, self.keys = self.documents[self.open], self.keys[self.open]
+        self.__post_init__()
+
+
+Tickets = frozenset[Ticket]
+
+
 class Asking(Protocol):
-    """Asks calls about documents; see `covey.execution.ask.Asker`, which asks a model."""
+    """Asks calls about documents: a model (`Asker`), or nobody (`DryAsker`)."""
 
     def ask(self, call: AICall, documents: Int64) -> None:
         """Ask about tuples of documents, (n, arity) distinct ids, and wait for the answers."""
         ...
 
-    def submit(self, call: AICall, documents: Int64, reads: float = 0.0) -> frozenset[int]:
+    def submit(self, call: AICall, documents: Int64, reads: float = 0.0) -> Tickets:
         """Queue prompts; return tickets for `done`, none where every answer is there."""
         ...
 
-    def done(self, tickets: frozenset[int]) -> bool:
+    def done(self, tickets: Tickets) -> bool:
         """Whether all prompts of some tickets have their answers."""
         ...
 
-    def wait(self) -> tuple[int, Int64] | None:
+    def wait(self) -> tuple[Ticket, Int64] | None:
         """Work until some answers are there.
 
         Returns:

@@ -15,6 +15,7 @@ from covey.estimate.cost import Lengths
 from covey.estimate.forecast import Tally
 from covey.estimate.lengths import LengthBook
 from covey.execution.answers import QueryAnswers
+from covey.execution.asking import Ticket, Tickets
 from covey.execution.sql_values import log_odds, true_of
 from covey.logical.calls import AICall, Reading
 from covey.prompts.question import Question, QuestionKind
@@ -70,7 +71,7 @@ class DryAsker:
         """See `Asking.ask`."""
         self.submit(call, documents)
 
-    def submit(self, call: AICall, documents: Int64, reads: float = 0.0) -> frozenset[int]:
+    def submit(self, call: AICall, documents: Int64, reads: float = 0.0) -> Tickets:
         """Draw answers at once; see `Asking.submit`."""
         table = self._answers.of(call.question)
         found, _ = table.find(documents)
@@ -95,11 +96,11 @@ class DryAsker:
             tally.stored_true += int(true_of(call, scores[found]).sum())
         return wanted[~found]
 
-    def done(self, tickets: frozenset[int]) -> bool:
+    def done(self, tickets: Tickets) -> bool:
         """See `Asking.done`."""
         return True
 
-    def wait(self) -> tuple[int, Int64] | None:
+    def wait(self) -> tuple[Ticket, Int64] | None:
         """There is nothing to wait for."""
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from covey.arrays import Int64
+from covey.arrays import Int64, distinct_rows
 from covey.plan.join_graph import Target, tied
 from covey.plan.nodes import Ask, Operator, Pipeline, Stop
 
@@ -20,23 +20,22 @@ class Partners:
     """
 
     def __init__(self, columns: list[Int64], keys: int) -> None:
-        order = np.lexsort(columns[::-1])
-        self._columns = [column[order] for column in columns]
+        self._rows = np.stack(columns, axis=1)[np.lexsort(columns[::-1])]
         self._keys = keys
 
     @property
     def count(self) -> int:
-        return len(self._columns[0])
+        return len(self._rows)
 
     def take(self, size: int) -> list[Int64]:
         """Remove and return the next `size` pairs of every outer row, in scan order."""
-        groups = self._groups(self._columns)
-        starts = np.flatnonzero(np.diff(groups, prepend=-1))
-        place = np.arange(len(groups)) - starts[groups]
-        taken = place < size
-        out = [column[taken] for column in self._columns]
-        self._columns = [column[~taken] for column in self._columns]
-        return out
+        outer, at = self._rows[:, : self._keys], np.arange(len(self._rows))
+        begins = np.ones(len(at), np.bool_)
+        begins[1:] = (outer[1:] != outer[:-1]).any(axis=1)
+        taken = at - np.maximum.accumulate(np.where(begins, at, 0)) < size
+        out = self._rows[taken]
+        self._rows = self._rows[~taken]
+        return list(out.T)
 
     def drop(self, decided: list[Int64]) -> None:
         """Remove all pairs of the outer rows that are decided.
@@ -44,25 +43,9 @@ class Partners:
         Args:
             decided: their row ids, `keys` arrays.
         """
-        if not self.count or not len(decided[0]):
-            return
-        both = [
-            np.concatenate([mine, theirs])
-            for mine, theirs in zip(self._columns[: self._keys], decided, strict=True)
-        ]
-        order = np.lexsort(both[::-1])
-        groups = np.empty(len(order), np.int64)
-        groups[order] = self._groups([column[order] for column in both])
-        gone = np.isin(groups[: self.count], groups[self.count :])
-        self._columns = [column[~gone] for column in self._columns]
-
-    def _groups(self, columns: list[Int64]) -> Int64:
-        """A number for each outer row, 0, 1, 2 …; the columns are sorted."""
-        new = np.zeros(len(columns[0]), np.bool_)
-        new[:1] = True
-        for column in columns[: self._keys]:
-            new[1:] |= column[1:] != column[:-1]
-        return np.cumsum(new) - 1
+        outer = np.concatenate([self._rows[:, : self._keys], np.stack(decided, axis=1)])
+        _, number = distinct_rows(outer)
+        self._rows = self._rows[~np.isin(number[: self.count], number[self.count :])]
 
 
 def first_match(pipeline: Pipeline, ask: Ask, left: Sequence[Operator]) -> Stop | None:

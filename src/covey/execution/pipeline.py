@@ -17,7 +17,7 @@ import numpy as np
 from covey.arrays import Int64, without
 from covey.errors import RunError
 from covey.execution.anchors import BYTES_A_TOKEN, PipelineAnchors
-from covey.execution.asking import Asking
+from covey.execution.asking import Asking, Ticket, Tickets
 from covey.execution.partners import first_match
 from covey.execution.sample import SEED, Sampler, pipeline_facts
 from covey.execution.steps import StepRunner
@@ -55,8 +55,8 @@ class _Batch:
     operator: int | None = None
     ask: int = 0
     whole: bool = False
-    waited: frozenset[int] = frozenset()
-    steps: Iterator[frozenset[int]] = field(init=False)
+    waited: Tickets = frozenset()
+    steps: Iterator[Tickets] = field(init=False)
 
 
 class PipelineRunner:
@@ -179,7 +179,7 @@ class PipelineRunner:
         if self._choice is not None and self._choice.review(self._through, at_once):
             self._reorder()
 
-    def _observe(self, ticket: int, answered: Int64) -> None:
+    def _observe(self, ticket: Ticket, answered: Int64) -> None:
         """Learn from answers; of the source's own rows it shows when they are rejected."""
         if self._choice is None:
             return
@@ -244,7 +244,7 @@ class PipelineRunner:
         batch.steps = self._steps(batch)
         self._batches.append(batch)
 
-    def _steps(self, batch: _Batch) -> Iterator[frozenset[int]]:
+    def _steps(self, batch: _Batch) -> Iterator[Tickets]:
         """Ask call after call for the rows of a batch; give the tickets to wait for each time."""
         while len(batch.rows):
             if batch.operator is None:
@@ -262,7 +262,7 @@ class PipelineRunner:
         self._found += self._found_in(batch)
         self._anchors.release(batch.rows, batch.rows[:0])
 
-    def _ask(self, batch: _Batch, ask: Ask) -> Iterator[frozenset[int]]:
+    def _ask(self, batch: _Batch, ask: Ask) -> Iterator[Tickets]:
         later = [a for i in self._order if i not in batch.decided for a in self._asks(i)]
         later = later[later.index(ask) + 1 :]
         reads = float(sum(_shares(ask, other) for other in later))
@@ -346,7 +346,7 @@ class PipelineRunner:
                     break
         return through
 
-    def _go_on(self, ticket: int, answered: Int64) -> None:
+    def _go_on(self, ticket: Ticket, answered: Int64) -> None:
         """Let the rows go on that have their answers while the rest of their batch waits."""
         ready: dict[tuple[tuple[int, ...], int, int], list[Int64]] = {}
         for batch in self._batches:

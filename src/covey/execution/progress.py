@@ -1,9 +1,8 @@
 """What a person or a program sees while a query runs.
 
 One line an operator on a terminal or in a notebook, a line now and then in a plain log,
-or one JSON object an event. Execution reports through the `Progress` protocol; nothing
-here is asked for an answer, and no text of a document is shown. rich and IPython are
-imported when the first line is drawn, never before.
+or one JSON object an event. No text of a document is shown. rich and IPython are imported when
+the first line is drawn, never before.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from covey.errors import InputError
 
@@ -30,11 +29,11 @@ SECONDS_BETWEEN_EVENTS = 1.0
 Shown = bool | Literal["plain", "json"] | None
 
 
-class Progress(Protocol):
-    """Told how far each operator is. An operator is named by the text a person reads.
+class Progress:
+    """Told how far each operator is, and shows nothing; the subclasses show it.
 
-    Every `start` is followed by a `finish` of the same name, also when the run fails:
-    a terminal is put back in order by the last one.
+    An operator is named by the text a person reads. Every `start` is followed by a `finish` of
+    the same name, also when the run fails: a terminal is put back in order by the last one.
     """
 
     def start(self, operator: str, total: int | None) -> None:
@@ -42,28 +41,12 @@ class Progress(Protocol):
 
         Later totals are what is expected by then: filters before it pass fewer rows or more.
         """
-        ...
 
     def update(self, operator: str, done: int, total: int | None, tokens: int) -> None:
         """`done` prompts have answers; `tokens` were computed since `start`."""
-        ...
 
     def finish(self, operator: str) -> None:
         """The operator has no more to do, or has failed. Unknown names are ignored."""
-        ...
-
-
-class SilentProgress:
-    """Shows nothing."""
-
-    def start(self, operator: str, total: int | None) -> None:
-        """See `Progress.start`."""
-
-    def update(self, operator: str, done: int, total: int | None, tokens: int) -> None:
-        """See `Progress.update`."""
-
-    def finish(self, operator: str) -> None:
-        """See `Progress.finish`."""
 
 
 @dataclass(slots=True)
@@ -75,6 +58,7 @@ class _Line:
     total: int | None
     done: int = 0
     tokens: int = 0
+    shown: float = 0.0
     finished: float | None = None
 
     def text(self, now: float) -> str:
@@ -97,8 +81,8 @@ class _Line:
         return f"{self.done:,} of {self.total:,} rows ({share:.0%})"
 
 
-class _DrawnProgress:
-    """Lines of text, one an operator, that are drawn together over what they were.
+class _LineProgress(Progress):
+    """Keeps the state of each operator, and shows it when it begins, ends, and now and then.
 
     Args:
         clock: seconds that only grow; a test gives its own.
@@ -107,36 +91,50 @@ class _DrawnProgress:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lines: dict[str, _Line] = {}
-        self._drawn = 0.0
 
     def start(self, operator: str, total: int | None) -> None:
-        """See `Progress.start`."""
-        self._lines[operator] = _Line(operator, self._clock(), total)
-        self._draw()
+        now = self._clock()
+        self._lines[operator] = _Line(operator, now, total, shown=now)
+        self._show("start", self._lines[operator], now)
 
     def update(self, operator: str, done: int, total: int | None, tokens: int) -> None:
-        """See `Progress.update`. Draws at most every `SECONDS_BETWEEN_DRAWS`."""
-        line = self._lines.get(operator)
-        if line is None:
+        line, now = self._lines.get(operator), self._clock()
+        if line is None or line.finished is not None:
             return
         line.done, line.total, line.tokens = done, total, tokens
-        if self._clock() - self._drawn >= SECONDS_BETWEEN_DRAWS:
-            self._draw()
+        if now - line.shown >= self._pause():
+            line.shown = now
+            self._show("progress", line, now)
 
     def finish(self, operator: str) -> None:
-        """See `Progress.finish`."""
         line = self._lines.get(operator)
         if line is None or line.finished is not None:
             return
         line.finished = self._clock()
-        self._draw()
-
-    def _draw(self) -> None:
-        now = self._drawn = self._clock()
-        self._show("\n".join(line.text(now) for line in self._lines.values()))
+        self._show("finish", line, line.finished)
 
     @abstractmethod
-    def _show(self, text: str) -> None: ...
+    def _pause(self) -> float:
+        """Seconds at least between two updates that are shown."""
+
+    @abstractmethod
+    def _show(self, event: str, line: _Line, now: float) -> None:
+        """Show a line that starts, has progressed or finishes."""
+
+
+class _DrawnProgress(_LineProgress):
+    """Lines of text, one an operator, that are drawn together over what they were."""
+
+    def _pause(self) -> float:
+        return SECONDS_BETWEEN_DRAWS
+
+    def _show(self, event: str, line: _Line, now: float) -> None:
+        for other in self._lines.values():
+            other.shown = now
+        self._draw("\n".join(other.text(now) for other in self._lines.values()))
+
+    @abstractmethod
+    def _draw(self, text: str) -> None: ...
 
 
 class TerminalProgress(_DrawnProgress):
@@ -174,7 +172,7 @@ class TerminalProgress(_DrawnProgress):
         live.start()
         return live
 
-    def _show(self, text: str) -> None:
+    def _draw(self, text: str) -> None:
         from rich.text import Text
 
         if self._live is None:
@@ -197,14 +195,14 @@ class NotebookProgress(_DrawnProgress):
         self._display = show
         self._handle: Any = None
 
-    def _show(self, text: str) -> None:
+    def _draw(self, text: str) -> None:
         if self._handle is None:
             self._handle = self._display(text)
         else:
             self._handle.update(text)
 
 
-class PlainProgress:
+class PlainProgress(_LineProgress):
     """Writes a line now and then, for logs.
 
     Args:
@@ -213,77 +211,28 @@ class PlainProgress:
     """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
         self._stream = stream
-        self._clock = clock
-        self._lines: dict[str, _Line] = {}
-        self._written: dict[str, float] = {}
 
-    def start(self, operator: str, total: int | None) -> None:
-        """See `Progress.start`."""
-        now = self._clock()
-        self._lines[operator] = _Line(operator, now, total)
-        self._written[operator] = now
+    def _pause(self) -> float:
+        return SECONDS_BETWEEN_LINES
 
-    def update(self, operator: str, done: int, total: int | None, tokens: int) -> None:
-        """See `Progress.update`. Writes at most every `SECONDS_BETWEEN_LINES`."""
-        line = self._lines.get(operator)
-        if line is None:
-            return
-        line.done, line.total, line.tokens = done, total, tokens
-        if self._clock() - self._written[operator] >= SECONDS_BETWEEN_LINES:
-            self._write(line)
-
-    def finish(self, operator: str) -> None:
-        """See `Progress.finish`."""
-        line = self._lines.pop(operator, None)
-        if line is not None:
-            line.finished = self._clock()
-            self._write(line)
-
-    def _write(self, line: _Line) -> None:
-        self._written[line.operator] = self._clock()
-        print(" ".join(line.text(self._clock()).split("\n")), file=self._stream, flush=True)
+    def _show(self, event: str, line: _Line, now: float) -> None:
+        if event != "start":
+            print(" ".join(line.text(now).split("\n")), file=self._stream, flush=True)
 
 
-class JsonProgress:
+class JsonProgress(PlainProgress):
     """Writes one JSON object an event: "start", "progress", "finish".
 
     Every object has `event`, `operator` (the call as written), `done`, `total` (prompts;
     null while unknown), `tokens` and `seconds` since the start.
-
-    Args:
-        stream: where each object is a line.
-        clock: seconds that only grow; a test gives its own.
     """
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream = stream
-        self._clock = clock
-        self._lines: dict[str, _Line] = {}
-        self._written: dict[str, float] = {}
+    def _pause(self) -> float:
+        return SECONDS_BETWEEN_EVENTS
 
-    def start(self, operator: str, total: int | None) -> None:
-        """See `Progress.start`."""
-        self._lines[operator] = _Line(operator, self._clock(), total)
-        self._write("start", self._lines[operator])
-
-    def update(self, operator: str, done: int, total: int | None, tokens: int) -> None:
-        """See `Progress.update`. Writes at most every `SECONDS_BETWEEN_EVENTS`."""
-        line = self._lines.get(operator)
-        if line is None:
-            return
-        line.done, line.total, line.tokens = done, total, tokens
-        if self._clock() - self._written[operator] >= SECONDS_BETWEEN_EVENTS:
-            self._write("progress", line)
-
-    def finish(self, operator: str) -> None:
-        """See `Progress.finish`."""
-        line = self._lines.pop(operator, None)
-        if line is not None:
-            self._write("finish", line)
-
-    def _write(self, event: str, line: _Line) -> None:
-        now = self._written[line.operator] = self._clock()
+    def _show(self, event: str, line: _Line, now: float) -> None:
         values = {
             "event": event,
             "operator": line.operator,
@@ -293,6 +242,58 @@ class JsonProgress:
             "seconds": round(now - line.started, 3),
         }
         print(json.dumps(values), file=self._stream, flush=True)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What was asked for a call: prompts, how many have answers, and tokens computed."""
+
+    written: str
+    total: int = 0
+    done: int = 0
+    tokens: int = 0
+
+
+class CallProgress:
+    """Counts what the calls of a query have asked, and tells a `Progress` of it.
+
+    Args:
+        progress: shows it.
+
+    Attributes:
+        share: of the rows that are taken up by now, in (0, 1]: totals are expected to grow in
+            the same proportion.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._calls: dict[int, _Asked] = {}
+        self.share = 1.0
+
+    def asked(self, call: int, written: str, prompts: int) -> None:
+        """So many more prompts of a call, by its index, are under way."""
+        if call not in self._calls:
+            self._calls[call] = _Asked(written)
+            self._progress.start(written, None)
+        self._calls[call].total += prompts
+
+    def answered(self, call: int, prompts: int, tokens: int) -> bool:
+        """So many prompts of a call were answered; say whether it has no more to ask."""
+        asked = self._calls[call]
+        asked.done += prompts
+        asked.tokens += tokens
+        total = round(asked.total / self.share)
+        self._progress.update(asked.written, asked.done, total, asked.tokens)
+        if self.share < 1.0 or asked.done < asked.total:
+            return False
+        self._progress.finish(asked.written)
+        del self._calls[call]
+        return True
+
+    def close(self) -> None:
+        """No call asks any more."""
+        for asked in self._calls.values():
+            self._progress.finish(asked.written)
 
 
 def duration(seconds: float) -> str:
@@ -316,7 +317,7 @@ def progress_for(stream: TextIO | None, shown: Shown) -> Progress:
             events.
     """
     if shown is False or stream is None or stream.closed:
-        return SilentProgress()
+        return Progress()
     if shown == "json":
         return JsonProgress(stream)
     if shown == "plain":
@@ -325,7 +326,7 @@ def progress_for(stream: TextIO | None, shown: Shown) -> Progress:
         return NotebookProgress(_display)
     if stream.isatty():
         return TerminalProgress(stream)
-    return PlainProgress(stream) if shown else SilentProgress()
+    return PlainProgress(stream) if shown else Progress()
 
 
 def check_shown(shown: Any) -> Shown:

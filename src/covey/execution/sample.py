@@ -8,7 +8,7 @@ from collections import defaultdict
 import numpy as np
 
 from covey.arrays import Int64
-from covey.execution.asking import Asking
+from covey.execution.asking import Asking, Tickets
 from covey.execution.steps import StepRunner
 from covey.plan.choice import OrderChoice, PipelineFacts, Texts
 from covey.plan.join_graph import Target
@@ -97,7 +97,7 @@ class Sampler:
         for place in range(
             max((len(self._pipeline.operators[n].asks) for n, _ in asked), default=0)
         ):
-            tickets: frozenset[int] = frozenset()
+            tickets: Tickets = frozenset()
             for number, columns in asked:
                 for ask in self._pipeline.operators[number].asks[place : place + 1]:
                     left = self._open(ask, columns)

@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from covey.arrays import Bool, Int64, distinct
+from covey.arrays import Bool, Int64, distinct, distinct_rows
 from covey.errors import RunError
-from covey.execution.asking import Asking
+from covey.execution.asking import Asking, Tickets
 from covey.execution.bridge import Relations
 from covey.execution.partners import Partners
-from covey.execution.udf import AnswerUDFs, RowDocuments, distinct_rows
+from covey.execution.udf import AnswerUDFs, RowDocuments
 from covey.logical.calls import AICall
 from covey.plan.join_graph import Batch, Condition, JoinGraph
 from covey.plan.nodes import Ask, DocumentColumn, Load, Match, Prune
@@ -157,7 +157,7 @@ class StepRunner:
         """How many of some answered documents, (n, arity), a call of AI.IF is TRUE for."""
         return self._lookups.count_true(self._calls[call], documents)
 
-    def ask_about(self, step: Ask, rows: list[Int64], reads: float) -> frozenset[int]:
+    def ask_about(self, step: Ask, rows: list[Int64], reads: float) -> Tickets:
         """Ask a call about given rows, columns as its demand has them; see `ask`."""
         call = self._calls[step.call]
         documents = np.empty((len(rows[0]), len(step.documents)), np.int64)
@@ -170,7 +170,7 @@ class StepRunner:
         documents = documents[(documents != NULL_ID).all(axis=1)]
         if not len(documents):
             return frozenset()
-        return self._asker.submit(call, distinct_rows(documents), reads)
+        return self._asker.submit(call, distinct_rows(documents)[0], reads)
 
     def documents_of(self, column: DocumentColumn, rows: Int64) -> Int64:
         """The documents of some rows; `NULL_ID` where the text is NULL or was never read."""
@@ -180,9 +180,7 @@ class StepRunner:
         part = known[rows]
         return np.where(part == _UNREAD, NULL_ID, part)
 
-    def ask(
-        self, step: Ask, reads: float = 0.0, piece: int | None = None
-    ) -> Iterator[frozenset[int]]:
+    def ask(self, step: Ask, reads: float = 0.0, piece: int | None = None) -> Iterator[Tickets]:
         """Ask a call for the rows of its demand.
 
         Args:

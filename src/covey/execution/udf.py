@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from covey.arrays import Int64
+from covey.arrays import Int64, distinct_rows
 from covey.errors import RunError
 from covey.execution.answers import QueryAnswers
 from covey.execution.sql_values import read_answers, true_of
@@ -109,7 +109,7 @@ class AnswerUDFs:
         self._known = {question: len(self._answers.of(question)) for question in asked}
         self.read_again = False
         for index, parts in missing.items():
-            yield calls[index], distinct_rows(np.concatenate(parts))
+            yield calls[index], distinct_rows(np.concatenate(parts))[0]
 
     def count_true(self, call: AICall, documents: Int64) -> int:
         """How many of some documents, (n, arity), have an answer above the call's threshold."""
@@ -153,8 +153,7 @@ class AnswerUDFs:
     def _read(self, call: AICall, ids: Int64, note: bool) -> pa.Array:
         present = (ids != NULL_ID).all(axis=1)
         table = self._answers.of(call.question)
-        found, scores = table.find(ids)
-        self._answers.windows(call).fill(call, ids, table, found, scores)
+        found, scores = self._answers.find(call, ids)
         scores[~present] = np.nan
         known = self._known.get(call.question) if note and not self.read_again else None
         if known is not None:
@@ -166,12 +165,3 @@ class AnswerUDFs:
         if call.options.on_error is OnError.VALUE:
             reasons = [r if p else None for r, p in zip(table.reasons(ids), present, strict=True)]
         return read_answers(call, scores, reasons)
-
-
-def distinct_rows(documents: Int64) -> Int64:
-    """The distinct rows of an (n, arity) array, n > 0; arity may be 0."""
-    # np.unique hashes, which on integers is far slower than to sort.
-    ordered = documents[np.lexsort(documents.T[::-1])] if documents.shape[1] else documents
-    new = np.ones(len(ordered), np.bool_)
-    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    return ordered[new]

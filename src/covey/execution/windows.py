@@ -9,11 +9,10 @@ window that is surest.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
-from covey.arrays import Bool, Float64, Int64
+from covey.arrays import Float64, Int64, distinct_rows
 from covey.execution.sql_values import true_of
 from covey.logical.calls import AICall, LongDocuments, Reading
 from covey.prompts.documents import DocumentStore
@@ -30,23 +29,16 @@ _LAST_PART = 0.2
 LEAST_TOKENS = 16
 
 
-class Table(Protocol):
-    """Where answers to one question are found; see `covey.execution.answers.AnswerTable`."""
-
-    def keys(self, documents: Int64) -> Int64: ...
-
-    def find(self, documents: Int64) -> tuple[Bool, Float64]: ...
-
-
 class Windows:
     """The prompts of one question that were cut, in one of two ways.
 
     Attributes:
-        made: documents that windows were made of, and the windows.
+        of: by a prompt that was cut, the (n, arity) prompts in its place.
+        made: prompts that were cut, and windows made of them.
     """
 
     def __init__(self) -> None:
-        self._of: dict[tuple[int, ...], Int64] = {}
+        self.of: dict[tuple[int, ...], Int64] = {}
         self.made = (0, 0)
 
     def cut(
@@ -62,32 +54,15 @@ class Windows:
         parts = [np.delete(prompts, long, axis=0)]
         for row in long:
             prompt = tuple(prompts[row].tolist())
-            if prompt not in self._of:
+            if prompt not in self.of:
                 found = _windows(call, prompts[row], tokens[row], room, documents, lengths)
                 if found is None:
                     parts.append(prompts[row : row + 1])
                     continue
-                self._of[prompt] = found
+                self.of[prompt] = found
                 self.made = self.made[0] + 1, self.made[1] + len(found)
-            parts.append(self._of[prompt])
-        return np.unique(np.concatenate(parts), axis=0)
-
-    def fill(
-        self,
-        call: AICall,
-        prompts: Int64,
-        table: Table,
-        found: Bool,
-        scores: Float64,
-    ) -> None:
-        """Put in the answers of the prompts that were cut: into (n,) bool, (n, width)."""
-        if not self._of:
-            return
-        cut = np.array(list(self._of), np.int64).reshape(len(self._of), -1)
-        for row in np.flatnonzero(np.isin(table.keys(prompts), table.keys(cut))).tolist():
-            known, values = table.find(self._of[tuple(prompts[row].tolist())])
-            found[row] = known.all()
-            scores[row] = _together(call, values)
+            parts.append(self.of[prompt])
+        return distinct_rows(np.concatenate(parts))[0]
 
 
 def _windows(
@@ -133,7 +108,7 @@ def _cut(text: str, size: int) -> list[str]:
     return [*pieces, text]
 
 
-def _together(call: AICall, scores: Float64) -> Float64:
+def together(call: AICall, scores: Float64) -> Float64:
     """One answer of those to (windows, width) prompts; NaN where it is not known.
 
     A window that failed leaves open what its answer would have been, unless another one
