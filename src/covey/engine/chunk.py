@@ -152,9 +152,9 @@ class ChunkBuilder:
         self._kept.append((row, clip(self._grove.extents(node), first, first + count)))
         node.filled += count
 
-    def cut_suffix(self, suffix: OpenSuffix, stem: int) -> None:
-        """The last piece ends inside a suffix; `stem` tokens stand above the suffix."""
-        self._cut = (suffix, stem, self._pieces[-1].row)
+    def cut_suffix(self, suffix: OpenSuffix, prefix_length: int) -> None:
+        """The last piece ends inside a suffix; `prefix_length` tokens stand above the suffix."""
+        self._cut = (suffix, prefix_length, self._pieces[-1].row)
 
     def build(self) -> BuiltChunk:
         """Pack the pieces."""
@@ -171,21 +171,21 @@ class ChunkBuilder:
                 arrays.keep(np.arange(row, row + length), np.arange(slot, slot + length))
                 row += length
         if self._cut is not None:
-            suffix, stem, first = self._cut
-            rows = arrays.open_rows(first, stem)
-            arrays.keep(rows, suffix.writing(arrays.positions(rows) - stem))
+            suffix, prefix_length, first = self._cut
+            rows = arrays.open_rows(first, prefix_length)
+            arrays.keep(rows, suffix.writing(arrays.positions(rows) - prefix_length))
         return arrays.chunk()
 
 
 class _Arrays:
     """The columns of a chunk, job after job."""
 
-    def __init__(self, opening: int, grove: Grove) -> None:
+    def __init__(self, preamble: int, grove: Grove) -> None:
         self._grove = grove
-        self._rows = opening
-        self._tokens = [grove.root.tokens[:opening]]
-        self._positions = [np.arange(opening, dtype=np.int32)]
-        self._subtree_ends = [np.full(opening, opening, dtype=np.int32)]
+        self._rows = preamble
+        self._tokens = [grove.root.tokens[:preamble]]
+        self._positions = [np.arange(preamble, dtype=np.int32)]
+        self._subtree_ends = [np.full(preamble, preamble, dtype=np.int32)]
         self._answers: list[Int64] = [np.empty(0, dtype=np.int64)]
         self._open: list[Int64] = [np.empty(0, dtype=np.int64)]
         self._prefix: list[tuple[int, int, int, int]] = []
@@ -219,7 +219,7 @@ class _Arrays:
         first, last = (int(o) + self._rows for o in packed.offsets[number : number + 2])
         low, high = seen.offsets[number : number + 2].tolist()
         trie, base = piece.job.forest.documents, piece.job.base
-        # Ancestors with one end are one stretch of depths: first the opening, seen by all.
+        # Ancestors with one end are one stretch of depths: first the preamble, seen by all.
         groups = [(0, base, last)]
         for node, tokens, stop in zip(
             seen.nodes[low:high].tolist(),
@@ -251,11 +251,11 @@ class _Arrays:
         """Keys and values of some rows go to some slots."""
         self._kept.append((rows, slots))
 
-    def open_rows(self, first: int, stem: int) -> Int64:
-        """Rows from `first` on whose subtree goes on after the chunk, below a stem."""
+    def open_rows(self, first: int, prefix_length: int) -> Int64:
+        """Rows from `first` on whose subtree goes on after the chunk, below that many tokens."""
         rows = self._open[-1]
         rows = rows[rows >= first]
-        return rows[self.positions(rows) >= stem]
+        return rows[self.positions(rows) >= prefix_length]
 
     def positions(self, rows: Int64) -> Int64:
         """Positions of rows of the job that was added last."""

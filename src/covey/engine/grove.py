@@ -1,11 +1,11 @@
-"""The stems whose keys and values are resident, as a trie by token.
+"""The shared prefixes whose keys and values are resident, as a trie by token.
 
-A node's tokens lie in one span of the pool. Where another stem leaves a node in its
+A node's tokens lie in one span of the pool. Where another prefix leaves a node in its
 middle, the node is cut there, so that sharing is exact at any token. The pool may evict
 any node that nothing holds; the grove then forgets it.
 
 A *read* of a document is a batch that will ask about it as its anchor. Nodes at which a
-document's stems end stay while reads of it are expected.
+document's prefixes end stay while reads of it are expected.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from covey.engine.retention import RecomputeCost, Retention
 from covey.engine.spans import SpanPool
 from covey.errors import RunError
 
-# What an opening that two documents shared is worth when its batch is over: a further
+# What a prefix that two documents share is worth when its batch is over: a further
 # document may begin with it. Little, so that it goes before what will surely be read.
 OPENING_READS = 0.1
 
 
 class GroveNode:
-    """Some tokens of resident stems.
+    """Some tokens of resident prefixes.
 
     Attributes:
         parent: the node above, None for the root.
@@ -31,7 +31,7 @@ class GroveNode:
         span: its slots; None for a root without tokens.
         filled: how many of the tokens are computed, from the first on.
         children: nodes below by their first tokens' bytes.
-        documents: those of which a stem ends here and that are expected to be read.
+        documents: those of which a prefix ends here and that are expected to be read.
     """
 
     __slots__ = ("children", "documents", "filled", "parent", "span", "start", "tokens")
@@ -57,26 +57,26 @@ class GroveNode:
 
 
 class Grove:
-    """The resident stems of a session.
+    """The resident prefixes of a session.
 
     Args:
         capacity: slots of the arena.
         cost: of computing tokens again.
-        opening: tokens before every document; they stay for the whole session.
+        preamble: tokens before every document; they stay for the whole session.
         key_tokens: shares of fewer tokens are not looked for, at least 1.
     """
 
     def __init__(
-        self, capacity: int, cost: RecomputeCost, opening: Int32, key_tokens: int = 1
+        self, capacity: int, cost: RecomputeCost, preamble: Int32, key_tokens: int = 1
     ) -> None:
         self.pool = SpanPool(capacity, Retention(cost), self._forget)
         self._key = key_tokens
         self._by_span: dict[int, GroveNode] = {}
         self._nodes_of: dict[int, set[GroveNode]] = {}
         self._reads: dict[int, float] = {}
-        self.root = GroveNode(None, opening, 0, None)
-        if len(opening):
-            admission = self.pool.admit(None, [len(opening)])
+        self.root = GroveNode(None, preamble, 0, None)
+        if len(preamble):
+            admission = self.pool.admit(None, [len(preamble)])
             if admission is not None:  # never None: nothing else is admitted
                 self.root.span = self.pool.place(admission)
 
@@ -107,7 +107,7 @@ class Grove:
         """Give slots to tokens that follow a node's; they are held by the admission.
 
         Args:
-            children: whether stems go on below, so that it stays until `close`.
+            children: whether prefixes go on below, so that it stays until `close`.
 
         Returns:
             None while too much is held.
@@ -129,13 +129,13 @@ class Grove:
         return admission
 
     def close(self, node: GroveNode) -> None:
-        """All stems below a node that `grow` was told of have been asked about."""
+        """All prefixes below a node that `grow` was told of have been asked about."""
         span = node.span
         if span is not None and span.resident and span.pending:
             self.pool.plan(span, pending=0, reuse=max(span.reuse, OPENING_READS))
 
     def expect(self, document: int, node: GroveNode | None, reads: float) -> None:
-        """A document will be read so often; a stem of it ends at `node`, if given.
+        """A document will be read so often; a prefix of it ends at `node`, if given.
 
         With no reads left its nodes go, unless others need them.
         """

@@ -8,7 +8,7 @@ Jobs queue in the order of their tickets. A chunk takes, until it is full,
 3. the next nodes of the lowest job's forest, in depth-first order.
 
 What is read or placed is held until the chunk is packed; chunks run in the order they were
-packed, so a slot that is given away is read before it is written again. A stem gets slots
+packed, so a slot that is given away is read before it is written again. A prefix gets slots
 when something reads it later: the rest of its own subtree in a later chunk, another batch
 in the queue, or one to come (`PromptBatch.reads`). All else leaves nothing behind.
 
@@ -48,7 +48,7 @@ class Visit:
         begin: place in the stream up to which it is packed.
         border: where its own tokens end.
         end: where the visit ends.
-        stem: tokens above its suffixes.
+        prefix_length: tokens above its suffixes.
         holds: admissions that last as long as the visit.
         suffix: where the open suffix is, once one was cut.
     """
@@ -59,7 +59,7 @@ class Visit:
     begin: int
     border: int
     end: int
-    stem: int
+    prefix_length: int
     holds: list[Admission] = field(default_factory=list)
     suffix: OpenSuffix | None = None
 
@@ -68,7 +68,7 @@ class Scheduler:
     """Packs the queue's prompts into chunks.
 
     Args:
-        grove: the resident stems.
+        grove: the resident prefixes.
         budget: new tokens of a chunk.
         reads: what is expected of each document.
         finished: told of minimum tokens whose prompts have all been packed.
@@ -222,7 +222,7 @@ class Scheduler:
             begin=work.begin,
             border=int(border[0]),
             end=int(border[0]) if host is None else int(forest.node_first[work.node + 1]),
-            stem=job.base
+            prefix_length=job.base
             + int(trie.depth[work.node] + trie.end[work.node] - trie.start[work.node]),
             holds=[] if admission is None else [admission],
         )
@@ -254,7 +254,7 @@ class Scheduler:
             visit.begin = end
         if end < visit.end:
             if end > visit.border and visit.suffix is not None:
-                builder.cut_suffix(visit.suffix, visit.stem)
+                builder.cut_suffix(visit.suffix, visit.prefix_length)
             builder.close()
             return
         self._visit = None
@@ -285,7 +285,7 @@ class Scheduler:
         return pool.retention[least] < pool.retention.value(above.end, count, reads)
 
     def _complete(self, job: Job, first: int, stop: int, node: GroveNode | None) -> None:
-        """All prompts of some hosts are packed; the stem of a single one ends at `node`."""
+        """All prompts of some hosts are packed; the prefix of a single one ends at `node`."""
         self._finished(job.finish(first, stop))
         if not job.whole:
             documents = job.documents_of(first, stop)

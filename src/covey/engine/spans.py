@@ -19,8 +19,8 @@ so are ancestors that stayed only for it. While it stays it may be evicted (see
 `covey.engine.retention`) and leaves its plan to the span above, which is read whenever it
 is: one more pending child if it had any, its reuse if that is higher.
 
-    admission = pool.admit(parent, [frame, body])      # None: try again after a `finish`
-    span = pool.place(admission, pending=3)  # frame, then body, top down
+    admission = pool.admit(parent, [instruction, body])      # None: try again after a `finish`
+    span = pool.place(admission, pending=3)  # instruction, then body, top down
     pool.finish(admission)                             # when the chunk has run
 """
 
