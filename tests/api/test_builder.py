@@ -31,7 +31,7 @@ def label(question: str, labels: tuple[str, ...], documents: tuple[str, ...]) ->
 @pytest.fixture
 def con() -> Iterator[covey.Connection]:
     with covey.connect(model=PlantedModel(answer, label), progress=False) as connection:
-        connection.run(
+        connection.duckdb.execute(
             "CREATE TABLE t AS FROM (VALUES (1, 'a refund', 'x'), (2, 'hello', 'y'), "
             "(3, NULL, 'y'), (4, 'refund now', 'y')) AS v(id, body, product);"
             "CREATE TABLE p AS FROM (VALUES (7, 'refunds', 'x'), (8, 'other', 'y')) "

@@ -52,7 +52,7 @@ class Statements:
         Returns:
             Covey's refusal of what the oracle runs; the caller says whether it may refuse.
         """
-        for side in (self._covey.run, self._oracle.execute):
+        for side in (self._covey.duckdb.execute, self._oracle.execute):
             side(TABLES)
         self.recorder.clear()
         try:

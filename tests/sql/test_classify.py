@@ -36,7 +36,7 @@ def model() -> PlantedModel:
 @pytest.fixture
 def con(model: PlantedModel) -> Iterator[covey.Connection]:
     with covey.connect(model=model, progress=False) as connection:
-        connection.run(
+        connection.duckdb.execute(
             "CREATE TABLE t (id INTEGER, body VARCHAR);"
             "INSERT INTO t VALUES"
             " (1, 'money'), (2, 'tie'), (3, NULL), (4, 'either'), (5, 'nothing');"

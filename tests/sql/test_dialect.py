@@ -26,7 +26,7 @@ def label(question: str, labels: tuple[str, ...], documents: tuple[str, ...]) ->
 @pytest.fixture
 def con() -> Iterator[covey.Connection]:
     with covey.connect(model=PlantedModel(answer, label), progress=False) as connection:
-        connection.run(
+        connection.duckdb.execute(
             "CREATE TABLE t AS FROM (VALUES (1, 'a refund'), (2, 'hello')) AS v(id, body)"
         )
         yield connection

@@ -29,7 +29,7 @@ def model() -> PlantedModel:
 @pytest.fixture
 def con(model: PlantedModel) -> Iterator[covey.Connection]:
     with covey.connect(model=model, progress=False) as connection:
-        connection.run(
+        connection.duckdb.execute(
             "CREATE TABLE t AS FROM (VALUES (1, 'good'), (2, 'bad'), (3, NULL)) AS v(id, body)"
         )
         yield connection

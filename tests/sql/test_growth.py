@@ -46,7 +46,7 @@ SHAPES = {
 def con():
     model = PlantedModel(lambda question, documents: 1.0)
     with covey.connect(model=model, cache=False) as connection:
-        connection.sql("CREATE TABLE t AS SELECT 1 AS id, 'x' AS b").run()
+        connection.duckdb.execute("CREATE TABLE t AS SELECT 1 AS id, 'x' AS b")
         yield connection
 
 

@@ -47,7 +47,7 @@ def model() -> PlantedModel:
 @pytest.fixture
 def con(model: PlantedModel) -> Iterator[covey.Connection]:
     with covey.connect(model=model, progress=False) as connection:
-        connection.run(ROWS)
+        connection.duckdb.execute(ROWS)
         yield connection
 
 
