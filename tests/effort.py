@@ -11,7 +11,7 @@ import os
 
 from hypothesis import settings
 
-USUAL = 2000
+USUAL = 1000
 EXAMPLES = int(os.environ.get("COVEY_FUZZ_EXAMPLES", USUAL))
 KILLS = int(os.environ.get("COVEY_FUZZ_KILLS", "3"))
 SEED = int(os.environ.get("COVEY_FUZZ_SEED", "0"))

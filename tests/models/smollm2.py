@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ def smollm2_path() -> Path:
     return path
 
 
+@cache
 def transformers_smollm2() -> Any:
-    """The same file as transformers reads it, float32, in evaluation mode."""
+    """The same file as transformers reads it, float32, in evaluation mode; one for all tests."""
     path = str(smollm2_path())
     config = load_gguf_checkpoint(path)["config"]
     model = LlamaForCausalLM(LlamaConfig(**config)).eval()

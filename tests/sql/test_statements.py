@@ -20,7 +20,9 @@ def model() -> PlantedModel:
 @pytest.fixture
 def con(model: PlantedModel) -> Iterator[covey.Connection]:
     with covey.connect(model=model, progress=False) as connection:
-        connection.duckdb.execute("CREATE TABLE t AS FROM (VALUES (1, 'refund'), (2, 'hello')) AS v(id, body)")
+        connection.duckdb.execute(
+            "CREATE TABLE t AS FROM (VALUES (1, 'refund'), (2, 'hello')) AS v(id, body)"
+        )
         yield connection
 
 
