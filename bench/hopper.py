@@ -28,7 +28,7 @@ import torch
 from covey.engine.base import Counters, PromptBatch
 from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel, planned_costs
-from covey.engine.runtime import ChunkRunner, Launched
+from covey.engine.model_runner import Launched, ModelRunner
 from covey.estimate.cost import Work, speed_of_light
 from covey.hardware.devices import gpu_facts
 from covey.kernels.base import ForwardBatch
@@ -49,13 +49,13 @@ _PARTS = {
 class Counted:
     """Runs batches and counts what they are for the roofline."""
 
-    def __init__(self, runner: ChunkRunner, budget: int) -> None:
+    def __init__(self, runner: ModelRunner, budget: int) -> None:
         self._runner = runner
         self._budget = budget
         self.work = Work()
 
     def launch(self, batch: ForwardBatch, *rest: Any) -> Launched:
-        """See `ChunkRunner.launch`."""
+        """See `ModelRunner.launch`."""
         rows = np.arange(len(batch), dtype=np.int64)
         pairs = int((batch.subtree_ends - rows).sum())
         spans = np.diff(batch.prefix_slots)[:, 0]
@@ -108,7 +108,7 @@ def counted_run(engine: LoadedEngine, shape: Shape) -> tuple[Run, Work]:
     found: list[Counted] = []
     make = engine._make_runner
 
-    def counted(slots: int) -> ChunkRunner:
+    def counted(slots: int) -> ModelRunner:
         found.append(Counted(make(slots), engine.limits.budget))
         return found[-1]
 

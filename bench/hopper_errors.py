@@ -184,7 +184,7 @@ def _rotated(x: Tensor, angles: Tensor, weight: Tensor) -> Tensor:
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
 
-CHUNKS = {
+BATCHES = {
     "suffixes of 5 behind 700 slots": suffixes(1000, 5, 700, slot=900),
     "suffixes of 7 behind 40 slots": suffixes(980, 7, 40, slot=11),
     "two anchors, out of order, with a gap": batch_of(
@@ -200,7 +200,7 @@ CHUNKS = {
 def attention_errors() -> list[tuple[str, float]]:
     """Every kind of batch, with dense calls where they are due and without."""
     found = []
-    for label, batch in CHUNKS.items():
+    for label, batch in BATCHES.items():
         qkv = normal(len(batch), QKV)
         q, k, v = heads_of(qkv)
         kv_cache = KvLayer(normal(2200, KV_HEADS, D), normal(2200, KV_HEADS, D))
@@ -224,7 +224,7 @@ def attention_errors() -> list[tuple[str, float]]:
     return found
 
 
-LONG_CHUNKS = {
+LONG_BATCHES = {
     "suffixes of 5 behind 4,096 slots": suffixes(4000, 5, 4096, slot=90),
     "two anchors, with a gap": batch_of(
         [(10, -1, 2000)] * 80 + [(31, -1, 0)] + [(9, -1, 1500)] * 90,
@@ -237,7 +237,7 @@ LONG_CHUNKS = {
 def fp8_attention_errors() -> list[tuple[str, float]]:
     """What fp8-attention adds: dense calls in FP8, finished by the packed kernel in BF16."""
     found = []
-    for label, batch in LONG_CHUNKS.items():
+    for label, batch in LONG_BATCHES.items():
         q, k, v = heads_of(normal(len(batch), QKV))
         kv_cache = KvLayer(normal(4600, KV_HEADS, D), normal(4600, KV_HEADS, D))
         expected = exact_attention(q, k, v, batch, kv_cache)

@@ -56,13 +56,13 @@ class Waited:
         self._numbers = numbers
 
     def result(self) -> tuple[Float64, float]:
-        """See `covey.engine.runtime.Launched`; every number is 0."""
+        """See `covey.engine.model_runner.Launched`; every number is 0."""
         time.sleep(max(self._end - time.perf_counter(), 0.0))
         return np.zeros(self._numbers), self._seconds
 
 
 class WaitingRunner:
-    """Runs chunks one after another by waiting; see `covey.engine.runtime.ChunkRunner`.
+    """Runs chunks one after another by waiting; see `covey.engine.model_runner.ModelRunner`.
 
     Args:
         token: seconds of a token.

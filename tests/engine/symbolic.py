@@ -21,7 +21,7 @@ from covey.prompts.layout import Layout
 
 Prompt = tuple[int, ...]
 
-# What follows a document, "ab", may be how a longer one goes on: prefixes contain each other.
+# What follows a document, "ab", may be how a longer one goes on: stems contain each other.
 LAYOUT = Layout(
     name="short",
     preamble="P:",
@@ -69,7 +69,7 @@ def logit(prompt: Sequence[int], token: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """See `covey.engine.runtime.Launched`."""
+    """See `covey.engine.model_runner.Launched`."""
 
     margins: Float64
 

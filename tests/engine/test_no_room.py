@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import covey
-from covey.engine.arena import KvArena
 from covey.engine.base import Engine, EngineSession, OutOfMemory
+from covey.engine.kv_cache.pool import KvCachePool
 from covey.engine.limits import Limits
 from covey.engine.loaded import LEAST_BUDGET, LEAST_SLOTS, LoadedEngine
+from covey.engine.model_runner import Launched, ModelRunner
 from covey.engine.questions import TokenMeasure
-from covey.engine.runtime import ChunkRunner, Launched
 from covey.engine.session import LocalSession
 from covey.estimate.profile import ModelProfile
 from covey.estimate.rates import Rates
@@ -61,7 +61,7 @@ class Short:
                 model.sessions.append(session)
                 return session
 
-        def runner(slots: int) -> ChunkRunner:
+        def runner(slots: int) -> ModelRunner:
             if self.no_room(slots, engine.limits.budget, -1):
                 raise OutOfMemory("No room for the arena.")
             return ShortRunner(slots, engine, self.no_room)
@@ -120,7 +120,7 @@ def test_the_query_ends_with_less_and_the_counters_add_up(
     assert rows == expected
     assert len(report.notes) == len(notes), report.notes
     counters = report.counters
-    pools = [session._grove.pool for session in model.sessions]
+    pools = [session._tree for session in model.sessions]
     assert counters.evictions == sum(pool.evictions for pool in pools)
     assert counters.peak_slots == max(pool.peak for pool in pools)
     assert counters.prompts == undisturbed.counters.prompts
@@ -133,7 +133,7 @@ def test_evictions_of_sessions_that_ended_are_not_forgotten() -> None:
     limits = Limits(context=300, budget=64, slots=60)
     model = Short(limits, lambda slots, budget, chunks: chunks == 12 and budget > 20)
     _, report = run(model)
-    evictions = [session._grove.pool.evictions for session in model.sessions]
+    evictions = [session._tree.evictions for session in model.sessions]
     assert len(evictions) > 1 and evictions[0] > 0
     assert report.counters.evictions == sum(evictions)
 
@@ -152,7 +152,7 @@ def test_rates_are_measured_with_less_where_there_is_too_little(
         assert isinstance(made, LoadedEngine)
         return made
 
-    def measured(runner: ChunkRunner, budget: int, slots: int, threads: int | None) -> Rates:
+    def measured(runner: ModelRunner, budget: int, slots: int, threads: int | None) -> Rates:
         if budget > 100:
             raise RuntimeError(NO_ROOM)
         return Rates(0.0, 1.0, 0.0, 1.0)
@@ -168,14 +168,14 @@ def test_rates_are_measured_with_less_where_there_is_too_little(
 def test_only_a_lack_of_room_is_one_for_the_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     device = torch.device("cpu")
     with pytest.raises(OutOfMemory, match="tokens of keys and values need"):
-        KvArena(SPEC, device, torch.float32, 1 << 44)
+        KvCachePool(SPEC, device, torch.float32, 1 << 44)
 
     def broken(*_: object, **__: object) -> torch.Tensor:
         raise RuntimeError("the driver is gone")
 
     monkeypatch.setattr(torch, "empty", broken)
     with pytest.raises(RuntimeError, match="the driver is gone"):
-        KvArena(SPEC, device, torch.float32, 8)
+        KvCachePool(SPEC, device, torch.float32, 8)
 
 
 def test_no_memory_on_the_host_is_an_error_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ def test_every_prompt_is_answered_once_whatever_the_arena_and_the_chunks(plan: P
         for _ in run.deliveries():
             pass
         run.check_answers()
-    run.check_empty()
+    run.check_closed()
 
 
 @examples(200)
@@ -47,7 +47,7 @@ def test_a_kernel_that_fails_leaves_no_slot(plan: Plan, fail_at: int) -> None:
     except ZeroDivisionError:
         failed = True
     assert failed == (len(run.runner.chunks) == fail_at and run.closed == 1 and failed)
-    run.check_empty()
+    run.check_closed()
 
 
 @examples(150)
@@ -64,7 +64,7 @@ def test_dropped_iterators_lose_nothing_and_a_cancel_frees_all(
             run.check_answers()
     except KeyboardInterrupt:
         pass
-    run.check_empty()
+    run.check_closed()
 
 
 @examples(150)

@@ -9,7 +9,7 @@ import pytest
 
 from covey.arrays import Float64
 from covey.engine.labels import Wanted
-from covey.engine.runtime import Launched
+from covey.engine.model_runner import Launched
 from covey.engine.timing import GPU_CONTEXT, LARGE_SECONDS, Timing, fit, measure_rates
 from covey.kernels.base import ForwardBatch
 

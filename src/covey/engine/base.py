@@ -102,7 +102,7 @@ class Counters:
 
 
 class OutOfMemory(RunError):
-    """The device had no room for a chunk. The session has ended; see `Engine.shrink`."""
+    """The device had no room for a forward batch. The session has ended; see `Engine.shrink`."""
 
 
 def carry_on(counters: Counters, earlier: Counters) -> None:
@@ -192,7 +192,7 @@ class Engine(Protocol):
         """Use less device memory from the next session on.
 
         Returns:
-            what it now makes do with, as "chunks of 512 tokens"; None where nothing is left
+            what it now makes do with, as "batches of 512 tokens"; None where nothing is left
             to give up.
         """
         ...

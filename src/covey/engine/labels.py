@@ -208,11 +208,11 @@ class _Growing:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Logits that a chunk gives besides its margins.
+    """Logits that a batch gives besides its margins.
 
     Attributes:
         tokens: (r,) int64, ascending rows of the output head.
-        answers: (g,) int64, which answer of the chunk each wanted logit is of.
+        answers: (g,) int64, which answer of the batch each wanted logit is of.
         columns: (g,) int64, and of which of `tokens`.
     """
 
@@ -222,7 +222,7 @@ class Wanted:
 
 
 def wanted_logits(parts: Sequence[tuple[int, Int64, LabelTree]]) -> Wanted:
-    """The logits that some answers of a chunk need.
+    """The logits that some answers of a batch need.
 
     Args:
         parts: first answer, (m,) the node that each of m neighbouring answers is at, tree.

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from covey.models.spec import ModelSpec
 from covey.prompts.column import SPILL_BYTES
 
-CPU_BUDGET = 1024  # new tokens a chunk: its activations stay in the caches
+CPU_BUDGET = 1024  # new tokens a batch: its activations stay in the caches
 # Of the keys and values on a CPU, whose system commits a page when it is first written:
 # unused slots cost nothing.
 CPU_ARENA_BYTES = 1 << 30
 # A GPU without so much beside the weights cannot run a model to any purpose.
 GPU_LEAST_BYTES = 3 << 30
 
-# Wider chunks multiply at a better rate, but hardly from here on: on an H200 Qwen3 4B takes
-# 8.17 us a token in chunks of 32,768 and 8.07 in chunks of 65,536.
+# Wider batches multiply at a better rate, but hardly from here on: on an H200 Qwen3 4B takes
+# 8.17 us a token in batches of 32,768 and 8.07 in batches of 65,536.
 _GPU_BUDGET = 65_536
 _GPU_STEP = 1024
 _ACTIVATION_SHARE = 0.1  # of what a GPU has free beside the weights
@@ -28,8 +28,8 @@ class Limits:
 
     Attributes:
         context: longest prompt, in tokens.
-        budget: new tokens of a chunk.
-        slots: tokens whose keys and values the arena holds.
+        budget: new tokens of a batch.
+        slots: tokens whose keys and values the KV cache holds.
         node_tokens: what a node of the prompt forest costs, in tokens of model work: a
             share that saves no more is given up (see `covey.prompts.forest.flatten`). 0 gives
             up none: with SmolLM2 on a CPU, shares of 2 and 6 tokens among four documents
@@ -37,7 +37,7 @@ class Limits:
             to 16, so a node costs less than it saves, or nothing that can be measured.
         job_tokens: tokens of anchors that are sorted and laid out at a time.
         spill_bytes: size from which token columns lie in a temporary file.
-        in_flight: chunks under way at once.
+        in_flight: batches under way at once.
     """
 
     context: int

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import torch
 
-from covey.engine.arena import KvArena
 from covey.engine.base import EngineSession, OutOfMemory
 from covey.engine.device_errors import device_errors
+from covey.engine.kv_cache.pool import KvCachePool
 from covey.engine.limits import GPU_LEAST_BYTES, Limits, cpu_limits, gpu_limits
+from covey.engine.model_runner import ModelRunner, TorchRunner
 from covey.engine.readout import answer_tokens
-from covey.engine.runtime import ChunkRunner, Runtime
 from covey.engine.session import LocalSession
 from covey.engine.timing import measure_rates
 from covey.errors import InputError, ModelError, RunError
@@ -51,19 +51,19 @@ class LoadedEngine:
     Args:
         name: the model's name.
         fingerprint: of everything that an answer depends on.
-        runner: given a number of slots, makes what runs chunks with an arena of so many.
+        runner: given a number of slots, makes what runs batches with a KV cache of so many.
         spec: the model.
         encoder: its tokenizer.
         layout: how prompts are laid out.
         limits: what a session may use.
-        kernels: names what runs the chunks; rates are measured for it.
+        kernels: names what runs the batches; rates are measured for it.
     """
 
     def __init__(
         self,
         name: str,
         fingerprint: str,
-        runner: Callable[[int], ChunkRunner],
+        runner: Callable[[int], ModelRunner],
         spec: ModelSpec,
         encoder: Encoder,
         layout: Layout,
@@ -75,11 +75,11 @@ class LoadedEngine:
         self.fingerprint = fingerprint
         self.limits = limits
         self._make_runner = runner
-        self._runner: tuple[int, ChunkRunner] | None = None
+        self._runner: tuple[int, ModelRunner] | None = None
         self._spec = spec
         self._encoder = encoder
         self._layout = layout
-        self._arena_lacks = False
+        self._cache_lacks = False
         self._busy = False
 
     def session(self, documents: DocumentStore) -> EngineSession:
@@ -101,12 +101,12 @@ class LoadedEngine:
         return session
 
     def rates(self) -> Rates:
-        """Time a few chunks, with less memory where there is too little; see `engine.timing`.
+        """Time a few batches, with less memory where there is too little; see `engine.timing`.
 
         Raises:
             ModelError: what is left beside the weights is not enough.
         """
-        # The processor works on the chunks itself where none is ever left under way.
+        # The processor works on the batches itself where none is ever left under way.
         threads = torch.get_num_threads() if self.limits.in_flight == 1 else None
         while True:
             try:
@@ -121,23 +121,23 @@ class LoadedEngine:
                     "memory, or take a smaller model."
                 )
 
-    def _ready(self) -> ChunkRunner:
+    def _ready(self) -> ModelRunner:
         slots = self.limits.slots
         if self._runner is None or self._runner[0] != slots:
-            self._runner = None  # an arena is freed before another is made
+            self._runner = None  # a KV cache is freed before another is made
             gc.collect()  # sessions that have ended may still refer to it, and to each other
-            self._arena_lacks = True
+            self._cache_lacks = True
             self._runner = (slots, self._make_runner(slots))
-            self._arena_lacks = False
+            self._cache_lacks = False
         return self._runner[1]
 
     def shrink(self) -> str | None:
-        """See `Engine.shrink`: smaller chunks, which need less room, before a smaller arena.
+        """See `Engine.shrink`: smaller batches, which need less room, before a smaller KV cache.
 
-        Where the arena itself found no room, smaller chunks would not help.
+        Where the KV cache itself found no room, smaller batches would not help.
         """
         limits = self.limits
-        if limits.budget > LEAST_BUDGET and not self._arena_lacks:
+        if limits.budget > LEAST_BUDGET and not self._cache_lacks:
             self.limits = replace(limits, budget=limits.budget // 2)
             done = f"batches of {self.limits.budget:,} tokens"
         elif limits.slots > LEAST_SLOTS:
@@ -145,7 +145,7 @@ class LoadedEngine:
             done = f"room for the keys and values of {self.limits.slots:,} tokens"
         else:
             return None
-        # What the failed chunk held may hang in the cycles of its traceback.
+        # What the failed batch held may hang in the cycles of its traceback.
         self._runner = None
         gc.collect()
         if torch.cuda.is_available():
@@ -210,9 +210,9 @@ def _loaded(
     identity = [checkpoint.fingerprint(), encoder.fingerprint, str(spec), layout, str(dtype)]
     computed = " ".join([type(kernels).__name__, *fast.names])
 
-    def runner(slots: int) -> ChunkRunner:
-        arena = KvArena(spec, where, dtype, slots)
-        return Runtime(model, answers, where, arena.layers)
+    def runner(slots: int) -> ModelRunner:
+        pool = KvCachePool(spec, where, dtype, slots)
+        return TorchRunner(model, answers, where, pool.layers)
 
     return LoadedEngine(
         name,
@@ -265,7 +265,7 @@ def check_room(spec: ModelSpec, free: int, device: str) -> None:
         device: its name.
 
     Raises:
-        ModelError: the weights, a small arena and the activations need more.
+        ModelError: the weights, a small KV cache and the activations need more.
     """
     quantised = spec.weight_dtype is WeightDtype.FLOAT8
     tables = spec.parameters - spec.linear_parameters

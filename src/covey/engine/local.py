@@ -159,7 +159,7 @@ class LocalModel:
 
 
 def planned_costs(spec: ModelSpec, on_gpu: bool, budget: int, fast: Fast = EXACT) -> ModelCosts:
-    """The unit costs of a model as `load_engine` will run it, in chunks of `budget` tokens."""
+    """The unit costs of a model as `load_engine` will run it, in batches of `budget` tokens."""
     if not on_gpu:
         return costs_of(spec, WeightDtype.FLOAT32, WeightDtype.FLOAT32, budget)
     return costs_of(spec, _gpu_dtype(spec, fast), WeightDtype.BFLOAT16, budget)

@@ -1,4 +1,4 @@
-"""From what chunks give to the scores of rows: several answers a row, and steps."""
+"""From what forward batches give to the scores of rows: several answers a row, and steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from covey.arrays import Float64, Int64, offsets_of, ranges
-from covey.engine.chunk import AnswerPart
+from covey.engine.batch import AnswerPart
 from covey.engine.labels import LabelTree, Wanted, log_softmax, wanted_logits
 from covey.engine.questions import QuestionTokens
 from covey.prompts.question import Question, QuestionKind
@@ -39,15 +39,15 @@ class Values:
         return found
 
 
-class ChunkReading:
-    """What is read of a chunk, and where its answers find it.
+class BatchReading:
+    """What is read of a forward batch, and where its answers find it.
 
     Args:
-        parts: the answers of the chunk.
+        parts: the answers of the forward batch.
         trees: the labels that each part's answers choose from; None where a margin is read.
 
     Attributes:
-        wanted: the logits the chunk must give besides its margins, None for none.
+        wanted: the logits the forward batch must give besides its margins, None for none.
     """
 
     def __init__(self, parts: Sequence[AnswerPart], trees: Sequence[LabelTree | None]) -> None:
@@ -72,7 +72,7 @@ class ChunkReading:
         Args:
             number: of the part.
             part: the part.
-            found: what the chunk gave: its margins, then the wanted logits.
+            found: what the forward batch gave: its margins, then the wanted logits.
         """
         offsets = self._offsets[number]
         if offsets is None:

@@ -7,7 +7,7 @@ import numpy as np
 from covey.arrays import Float64, Int64
 
 # A read in the queue is certain and comes first; one to be expected comes later, if at all.
-# Where the arena is short, what counts is that the former always wins.
+# Where slots are short, what counts is that the former always wins.
 _QUEUED = 4.0
 
 

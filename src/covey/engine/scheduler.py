@@ -1,39 +1,40 @@
-"""Which prompts run next, and what stays in the arena for those after them.
+"""Which prompts run next, and what stays in the KV cache for those after them.
 
-Jobs queue in the order of their tickets. A chunk takes, until it is full,
+Jobs queue in the order of their tickets. A forward batch takes, until it is full,
 
-1. the rest of what the end of the chunk before cut,
+1. the rest of what the end of the batch before cut,
 2. anchors that are resident, of whichever job, lower tickets first: survivors of a filter
    are read while their keys and values are there,
 3. the next nodes of the lowest job's forest, in depth-first order.
 
-What is read or placed is held until the chunk is packed; chunks run in the order they were
-packed, so a slot that is given away is read before it is written again. A prefix gets slots
-when something reads it later: the rest of its own subtree in a later chunk, another batch
-in the queue, or one to come (`PromptBatch.reads`). All else leaves nothing behind.
+What is read or filled is locked until the forward batch is packed; they run in the order
+they were packed, so a slot that is given away is read before it is written again. A stem gets
+slots when something reads it later: the rest of its own subtree in a later forward batch,
+another `PromptBatch` in the queue, or one to come (`PromptBatch.reads`). All else leaves
+nothing behind.
 
-**No deadlock.** Between chunks only the path of cut work is held, and cut work goes on first.
-No job has a path that cannot fit the arena (see `covey.engine.planning`), so that the first
-piece of a chunk always finds room.
+**No deadlock.** Between forward batches only the path of cut work is locked, and cut work goes
+on first. No job has a path that cannot fit the KV cache (see `covey.engine.planning`), so that
+what goes into a batch first always finds room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from covey.arrays import Int32, Int64
-from covey.engine.chunk import BuiltChunk, ChunkBuilder, OpenSuffix
-from covey.engine.grove import Grove, GroveNode
+from covey.engine.batch import BatchBuilder, OpenSuffix, PackedBatch
 from covey.engine.jobs import Job
+from covey.engine.kv_cache.node import RadixNode
+from covey.engine.kv_cache.radix_tree import RadixTree
 from covey.engine.reads import Reads
-from covey.engine.residents import Admission
 from covey.errors import RunError
 
-# Work of at most this share of a chunk is left for the next one rather than cut: a cut
-# costs writing and reading keys and values, and an unfilled chunk costs nothing.
+# Work of at most this share of a batch is left for the next one rather than cut: a cut
+# costs writing and reading keys and values, and an unfilled batch costs nothing.
 _UNCUT = 8
 
 
@@ -44,42 +45,44 @@ class Visit:
     Attributes:
         job: whose node it is.
         host: position among the job's hosts, None where only tokens are computed.
-        node: resident, or being filled.
+        node: resident, or being filled; locked as long as the visit.
         begin: place in the stream up to which it is packed.
         border: where its own tokens end.
         end: where the visit ends.
-        prefix_length: tokens above its suffixes.
-        holds: admissions that last as long as the visit.
+        stem: tokens above its suffixes.
         suffix: where the open suffix is, once one was cut.
     """
 
     job: Job
     host: int | None
-    node: GroveNode
+    node: RadixNode
     begin: int
     border: int
     end: int
-    prefix_length: int
-    holds: list[Admission] = field(default_factory=list)
+    stem: int
     suffix: OpenSuffix | None = None
 
 
 class Scheduler:
-    """Packs the queue's prompts into chunks.
+    """Packs the queue's prompts into forward batches.
 
     Args:
-        grove: the resident prefixes.
-        budget: new tokens of a chunk.
+        tree: the resident stems.
+        max_batched_tokens: new tokens of a batch.
         reads: what is expected of each document.
         finished: told of minimum tokens whose prompts have all been packed.
     """
 
     def __init__(
-        self, grove: Grove, budget: int, reads: Reads, finished: Callable[[int], None]
+        self,
+        tree: RadixTree,
+        max_batched_tokens: int,
+        reads: Reads,
+        finished: Callable[[int], None],
     ) -> None:
-        self._grove = grove
-        self._budget = budget
-        self._uncut = budget // _UNCUT
+        self._tree = tree
+        self._most = max_batched_tokens
+        self._uncut = max_batched_tokens // _UNCUT
         self._reads = reads
         self._finished = finished
         self._jobs: list[Job] = []
@@ -97,28 +100,28 @@ class Scheduler:
         self._rest[ticket] = jobs
         self._add_next(ticket, len(self._jobs))
 
-    def next_chunk(self) -> BuiltChunk | None:
-        """Pack the next chunk; None where nothing is left.
+    def next_batch(self) -> PackedBatch | None:
+        """Pack the next forward batch; None where nothing is left.
 
         Raises:
-            RunError: the accounts of the arena are wrong.
+            RunError: the accounts of the KV cache are wrong.
         """
         if self.idle:
             return None
-        builder = ChunkBuilder(self._grove, self._budget)
+        builder = BatchBuilder(self._tree, self._most)
         if self._visit is None and self._jobs[0].whole:
             job = self._jobs[0]
-            builder.add(job, 0, job.forest.size, self._grove.root)
+            builder.add(job, 0, job.forest.size, self._tree.root)
             self._complete(job, 0, job.left, None)
         else:
             self._fill(builder)
         if not builder.rows:
-            raise RunError("KV accounting is off: no prompt of the queue finds room in the arena")
-        built = builder.build()
-        builder.let_go()
-        return built
+            raise RunError("KV accounting is off: no prompt of the queue finds room")
+        packed = builder.build()
+        builder.unlock()
+        return packed
 
-    def _fill(self, builder: ChunkBuilder) -> None:
+    def _fill(self, builder: BatchBuilder) -> None:
         if not self._opened:
             self._opened = True
             builder.add_opening()
@@ -128,7 +131,7 @@ class Scheduler:
             if not self._start_ready(builder):
                 self._start_next(builder)
 
-    def _start_ready(self, builder: ChunkBuilder) -> bool:
+    def _start_ready(self, builder: BatchBuilder) -> bool:
         """Start the next resident anchor; False where there is none."""
         for job in self._jobs:
             while job.ready:
@@ -138,12 +141,12 @@ class Scheduler:
                 job.ready.popleft()
         return False
 
-    def _start_host(self, builder: ChunkBuilder, job: Job, host: int) -> bool:
+    def _start_host(self, builder: BatchBuilder, job: Job, host: int) -> bool:
         """Start an anchor out of turn; False where it is not resident after all."""
         forest, trie = job.forest, job.forest.documents
         node, tokens = int(forest.hosts[host]), trie.column.run(int(forest.host_rows[host]))
         depth = int(trie.depth[node])
-        above, known = self._grove.match(self._grove.root, tokens)
+        above, known = self._tree.match(self._tree.root, tokens)
         if known < max(depth, int(job.document_tokens[host])):
             return False
         end = int(forest.node_first[node + 1])
@@ -151,16 +154,16 @@ class Scheduler:
         self._enter(builder, work, above, tokens[known:])
         return True
 
-    def _start_next(self, builder: ChunkBuilder) -> None:
+    def _start_next(self, builder: BatchBuilder) -> None:
         """Go one node on in the forest of the lowest job."""
         job = self._jobs[0]
-        if job.whole:  # the next chunk is its own
+        if job.whole:  # the next batch is its own
             builder.close()
             return
         forest, trie = job.forest, job.forest.documents
         node = int(forest.stations[job.station])
         while job.trail and trie.subtree_end[job.trail[-1][0]] <= node:
-            self._grove.close(job.trail.pop()[1])
+            self._tree.finish(job.trail.pop()[1])
         first, stop = job.hosts_below(node)
         if job.done[first:stop].all():
             job.skip_below(node)
@@ -168,16 +171,16 @@ class Scheduler:
         if job.trail and not job.trail[-1][1].resident:
             _back_up(job)
             return
-        above = job.trail[-1][1] if job.trail else self._grove.root
+        above = job.trail[-1][1] if job.trail else self._tree.root
         tokens = trie.column.flat[int(trie.start[node]) : int(trie.end[node])]
-        above, known = self._grove.match(above, tokens)
+        above, known = self._tree.match(above, tokens)
         host = first if int(forest.hosts[first]) == node else None
         end = int(forest.node_first[trie.subtree_end[node]])
         children = int(trie.subtree_end[node]) > node + 1
         work = _Work(job, node, host, first, stop, known, end, children)
         self._enter(builder, work, above, tokens[known:])
 
-    def _enter(self, builder: ChunkBuilder, work: _Work, above: GroveNode, tokens: Int32) -> None:
+    def _enter(self, builder: BatchBuilder, work: _Work, above: RadixNode, tokens: Int32) -> None:
         """Pack all of some work and leave nothing, or begin to visit its node.
 
         Args:
@@ -190,28 +193,27 @@ class Scheduler:
             builder.close()
             return
         if not len(tokens):
-            admission = self._grove.hold(above)
-            self._visit_node(builder, work, above, admission)
+            self._tree.lock(above)
+            self._visit_node(builder, work, above)
             return
         fits = size <= builder.room and not job.done[work.first : work.stop].any()
         if fits and not self._keeps(work, above, len(tokens)):
-            builder.hold(above)
+            builder.lock(above)
             builder.add(job, work.begin, work.end, above)
             self._complete(job, work.first, work.stop, None)
             if not work.alone:
                 job.skip_below(work.node)
             return
-        grown = self._grove.grow(above, tokens, children=work.children)
-        if grown is None:
-            # What this chunk holds is in the way: first run it, or look again without it.
-            if builder.rows or not builder.let_go():
+        inserted = self._tree.insert(above, tokens, unfinished=work.children)
+        if inserted is None:
+            # What this batch locks is in the way: first run it, or look again without it.
+            if builder.rows or not builder.unlock():
                 builder.close()
             return
-        self._visit_node(builder, work, *grown)
+        self._visit_node(builder, work, inserted)
 
-    def _visit_node(
-        self, builder: ChunkBuilder, work: _Work, node: GroveNode, admission: Admission | None
-    ) -> None:
+    def _visit_node(self, builder: BatchBuilder, work: _Work, node: RadixNode) -> None:
+        """Begin to visit a node, which is locked."""
         job, forest, trie = work.job, work.job.forest, work.job.forest.documents
         _, border = forest.document_ranges(np.array([work.node]))
         host = work.host if work.host is not None and not job.done[work.host] else None
@@ -222,9 +224,8 @@ class Scheduler:
             begin=work.begin,
             border=int(border[0]),
             end=int(border[0]) if host is None else int(forest.node_first[work.node + 1]),
-            prefix_length=job.base
+            stem=job.base
             + int(trie.depth[work.node] + trie.end[work.node] - trie.start[work.node]),
-            holds=[] if admission is None else [admission],
         )
         if not work.alone:
             job.station += 1
@@ -232,7 +233,7 @@ class Scheduler:
                 job.trail.append((work.node, node))
         self._advance(builder, visit)
 
-    def _advance(self, builder: ChunkBuilder, visit: Visit) -> None:
+    def _advance(self, builder: BatchBuilder, visit: Visit) -> None:
         """Pack as much of a visit as fits."""
         self._visit = visit
         left, end = visit.end - visit.begin, visit.end
@@ -250,63 +251,53 @@ class Scheduler:
             row = builder.add(visit.job, visit.begin, end, visit.node, visit.suffix)
             own = min(end, visit.border) - visit.begin
             if own > 0:
-                builder.keep(row, visit.node, own)
+                builder.fill(row, visit.node, own)
             visit.begin = end
         if end < visit.end:
             if end > visit.border and visit.suffix is not None:
-                builder.cut_suffix(visit.suffix, visit.prefix_length)
+                builder.cut_suffix(visit.suffix, visit.stem)
             builder.close()
             return
         self._visit = None
-        builder.finish(*visit.holds)
+        builder.unlock_later(visit.node, visit.suffix)
         if visit.host is not None:
             self._complete(visit.job, visit.host, visit.host + 1, visit.node)
 
     def _open(self, visit: Visit) -> bool:
-        """Find slots for the suffix that will be open; False while too much is held."""
+        """Find slots for the suffix that will be open; False while too much is locked."""
         if visit.suffix is None:
-            admission = self._grove.pool.admit(visit.node.span, [2 * visit.job.suffix_depth])
-            if admission is None:
-                return False
-            visit.suffix = OpenSuffix(self._grove.pool.place(admission))
-            visit.holds.insert(0, admission)
-        return True
+            segments = self._tree.reserve(visit.node, 2 * visit.job.suffix_depth)
+            visit.suffix = None if segments is None else OpenSuffix(segments)
+        return visit.suffix is not None
 
-    def _keeps(self, work: _Work, above: GroveNode, count: int) -> bool:
-        """Whether tokens that nothing in this chunk needs kept should be kept for others."""
+    def _keeps(self, work: _Work, above: RadixNode, count: int) -> bool:
+        """Whether tokens that nothing in this batch needs kept should be kept for others."""
         documents = work.job.documents_of(work.first, work.stop)
         reads = float(self._reads.beside(documents).max())
-        if reads <= 0:
-            return False
-        pool = self._grove.pool
-        least = pool.retention.least()
-        if pool.free - pool.reserved >= count or least is None:
-            return True
-        return pool.retention[least] < pool.retention.value(above.end, count, reads)
+        return reads > 0 and self._tree.is_worth_keeping(above.end, count, reads)
 
-    def _complete(self, job: Job, first: int, stop: int, node: GroveNode | None) -> None:
-        """All prompts of some hosts are packed; the prefix of a single one ends at `node`."""
+    def _complete(self, job: Job, first: int, stop: int, node: RadixNode | None) -> None:
+        """All prompts of some hosts are packed; the stem of a single one ends at `node`."""
         self._finished(job.finish(first, stop))
         if not job.whole:
             documents = job.documents_of(first, stop)
             self._reads.drop(documents)
-            if node is not None or self._grove.documents:
+            if node is not None or self._tree.documents:
                 self._settle(job, documents, node)
         if not job.left:
             for _, above in reversed(job.trail):
-                self._grove.close(above)
+                self._tree.finish(above)
             place = self._jobs.index(job)
             del self._jobs[place]
             self._add_next(job.ticket, place)
 
-    def _settle(self, job: Job, documents: Int64, node: GroveNode | None) -> None:
+    def _settle(self, job: Job, documents: Int64, node: RadixNode | None) -> None:
         """Keep or drop what is resident of some documents."""
-        grove = self._grove
         expected = self._reads.expected(documents).tolist()
         for document, reads in zip(documents.tolist(), expected, strict=True):
-            if node is not None or grove.holds(document):
-                grove.expect(document, node, reads)
-            if self._reads.queued(document) and grove.holds(document):
+            if node is not None or self._tree.keeps(document):
+                self._tree.expect(document, node, reads)
+            if self._reads.queued(document) and self._tree.keeps(document):
                 for other in self._jobs:
                     host = None if other is job else other.host_with(document)
                     if host is not None and not other.done[host]:
@@ -318,10 +309,10 @@ class Scheduler:
             del self._rest[ticket]
             return
         self._jobs.insert(place, job)
-        if self._grove.documents:
+        if self._tree.documents:
             for host in range(job.left):
                 documents = job.documents_of(host, host + 1).tolist()
-                if any(self._grove.holds(document) for document in documents):
+                if any(self._tree.keeps(document) for document in documents):
                     job.ready.append(host)
 
 

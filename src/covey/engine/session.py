@@ -14,18 +14,18 @@ import numpy as np
 
 from covey.arrays import Float64, Int64
 from covey.engine.base import Answers, Counters, PromptBatch
-from covey.engine.chunk import AnswerPart, BuiltChunk
+from covey.engine.batch import AnswerPart, PackedBatch
 from covey.engine.device_errors import device_errors
-from covey.engine.grove import Grove
 from covey.engine.jobs import Job
+from covey.engine.kv_cache.eviction import RecomputeCost
+from covey.engine.kv_cache.radix_tree import RadixTree
 from covey.engine.limits import Limits
+from covey.engine.model_runner import Launched, ModelRunner
 from covey.engine.pairs import Pairs, pairs_of
 from covey.engine.planning import JobPlanner
 from covey.engine.questions import QuestionEncoder
-from covey.engine.reading import ChunkReading, Values, scores_of
+from covey.engine.reading import BatchReading, Values, scores_of
 from covey.engine.reads import Reads
-from covey.engine.retention import RecomputeCost
-from covey.engine.runtime import ChunkRunner, Launched
 from covey.engine.scheduler import Scheduler
 from covey.engine.slices import is_large, slices
 from covey.engine.work import Part, Priors, Work
@@ -36,10 +36,10 @@ from covey.prompts.layout import Layout
 from covey.prompts.question import CONTENT_FREE, Question
 from covey.prompts.tokens import DocumentTokens, Encoder
 
-# What matters to retention is how a token's linear work compares with its attention.
+# What matters to eviction is how a token's linear work compares with its attention.
 _FLOPS = 1e12
-# Tokens of the first slice of a large batch: two of the widest chunks, which keep a GPU busy
-# for longer than it takes to tokenise as many again. See `covey.engine.slices`.
+# Tokens of the first slice of a large batch: two of the widest forward batches, which keep a GPU
+# busy for longer than it takes to tokenise as many again. See `covey.engine.slices`.
 SLICE_TOKENS = 1 << 17
 
 
@@ -52,7 +52,7 @@ class LocalSession:
 
     Args:
         documents: the query's documents, to which more may be added.
-        runner: runs chunks.
+        runner: runs forward batches.
         spec: the model.
         encoder: its tokenizer.
         layout: how prompts are laid out.
@@ -63,7 +63,7 @@ class LocalSession:
     def __init__(
         self,
         documents: DocumentStore,
-        runner: ChunkRunner,
+        runner: ModelRunner,
         spec: ModelSpec,
         encoder: Encoder,
         layout: Layout,
@@ -80,14 +80,14 @@ class LocalSession:
         self._reads = Reads()
         self._planner = JobPlanner(self._tokens, limits, self._reads)
         cost = RecomputeCost(spec.flops_per_token / _FLOPS, spec.flops_per_pair / _FLOPS)
-        self._grove = Grove(limits.slots, cost, self._questions.preamble, limits.node_tokens + 1)
-        self._scheduler = Scheduler(self._grove, limits.budget, self._reads, self._count_minimum)
+        self._tree = RadixTree(limits.slots, cost, self._questions.opening, limits.node_tokens + 1)
+        self._scheduler = Scheduler(self._tree, limits.budget, self._reads, self._count_minimum)
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="covey-tokens")
         self._queue: deque[Work] = deque()
         self._works: dict[int, Work] = {}
         self._numbers = itertools.count()
         self._priors = Priors()
-        self._flying: deque[tuple[BuiltChunk, ChunkReading, Launched, int]] = deque()
+        self._flying: deque[tuple[PackedBatch, BatchReading, Launched, int]] = deque()
         self._packed_minimum = 0
         self._evictions = 0
         self._answers: deque[Answers] = deque()
@@ -172,19 +172,19 @@ class LocalSession:
         self._value(documents)
 
     def _value(self, documents: Int64) -> None:
-        """Tell the grove how often resident documents are expected to be read now."""
-        if not self._grove.documents:
+        """Tell the tree how often resident documents are expected to be read now."""
+        if not self._tree.documents:
             return
-        held = [d for d in documents.tolist() if self._grove.holds(d)]
-        expected = self._reads.expected(np.array(held, dtype=np.int64)).tolist()
-        for document, reads in zip(held, expected, strict=True):
-            self._grove.expect(document, None, reads)
+        kept = [d for d in documents.tolist() if self._tree.keeps(d)]
+        expected = self._reads.expected(np.array(kept, dtype=np.int64)).tolist()
+        for document, reads in zip(kept, expected, strict=True):
+            self._tree.expect(document, None, reads)
 
     def run(self) -> Iterator[Answers]:
         """See `EngineSession.run`.
 
         An iterator that is dropped half-way leaves the rest to the next call. An error
-        while a chunk is packed or run ends the session.
+        while a forward batch is packed or run ends the session.
         """
         while True:
             self._check_open()
@@ -222,7 +222,6 @@ class LocalSession:
         self._works.clear()
         self._answers.clear()
         self._count_slots()
-        self._grove.pool.release_all()
         self._close()
 
     def _check_open(self) -> None:
@@ -230,33 +229,33 @@ class LocalSession:
             raise RunError("This session is closed. Open another with engine.session().")
 
     def _step(self) -> bool:
-        """Take in what was submitted, keep the device busy, wait for one chunk."""
+        """Take in what was submitted, keep the device busy, wait for one forward batch."""
         started = time.perf_counter()
         for work in self._priors.ready(self._queue):
             self._take_in(work)
         counters, waited = self.counters, 0.0
         while len(self._flying) < self._limits.in_flight:
-            built = self._scheduler.next_chunk()
+            packed = self._scheduler.next_batch()
             self._count_slots()
-            if built is None:
+            if packed is None:
                 break
-            trees = [self._works[part.job.ticket].asked.tree for part in built.parts]
-            reading = ChunkReading(built.parts, trees)
+            trees = [self._works[part.job.ticket].asked.tree for part in packed.parts]
+            reading = BatchReading(packed.parts, trees)
             launching = time.perf_counter()
-            launched = self._runner.launch(built.chunk, reading.wanted)
-            self._flying.append((built, reading, launched, self._packed_minimum))
+            launched = self._runner.launch(packed.batch, reading.wanted)
+            self._flying.append((packed, reading, launched, self._packed_minimum))
             self._packed_minimum = 0
             waited += time.perf_counter() - launching
             counters.batches += 1
-            counters.fresh_tokens += len(built.chunk)
-            counters.batch_capacity += max(self._limits.budget, len(built.chunk))
+            counters.fresh_tokens += len(packed.batch)
+            counters.batch_capacity += max(self._limits.budget, len(packed.batch))
         if not self._flying:
             return bool(self._queue)
         waiting = time.perf_counter()
-        built, reading, launched, minimum = self._flying.popleft()
+        packed, reading, launched, minimum = self._flying.popleft()
         found, seconds = launched.result()
         waited += time.perf_counter() - waiting
-        for number, part in enumerate(built.parts):
+        for number, part in enumerate(packed.parts):
             self._deliver(part, reading.values(number, part, found))
         counters.minimum_tokens += minimum
         counters.device_seconds += seconds
@@ -275,7 +274,7 @@ class LocalSession:
         """Part by part, tell which rows fail, and make the others' jobs.
 
         The scheduler asks for the next part when it has packed the one before, so that
-        what shares a chunk does not depend on how fast documents are tokenised.
+        what shares a forward batch does not depend on how fast documents are tokenised.
         """
         for part in work.parts:
             pairs, errors = part.pairs, dict[int, str]()
@@ -299,7 +298,7 @@ class LocalSession:
             del self._works[number]
 
     def _deliver(self, part: AnswerPart, values: Values) -> None:
-        """Hand on what some answers of a chunk hold."""
+        """Hand on what some answers of a forward batch hold."""
         work = self._works[part.job.ticket]
         keys, prompt = part.job.rows.of(part.prompts)
         requested = part.job.requested(part.prompts)[prompt]
@@ -345,15 +344,15 @@ class LocalSession:
         self._answers.append(Answers(work.ticket, rows, scores, errors))
 
     def _count_minimum(self, tokens: int) -> None:
-        """Of prompts that are packed: they count with the chunk that answers the last of them."""
+        """Of packed prompts: they count with the forward batch that answers the last of them."""
         self._packed_minimum += tokens
 
     def _count_slots(self) -> None:
-        """Bring the account of the arena up to date, on top of what earlier sessions did."""
-        pool, counters = self._grove.pool, self.counters
-        counters.peak_slots = max(counters.peak_slots, pool.peak)
-        counters.evictions += pool.evictions - self._evictions
-        self._evictions = pool.evictions
+        """Bring the account of the KV cache up to date, on top of what earlier sessions did."""
+        tree, counters = self._tree, self.counters
+        counters.peak_slots = max(counters.peak_slots, tree.peak)
+        counters.evictions += tree.evictions - self._evictions
+        self._evictions = tree.evictions
 
 
 def _places(pairs: Pairs, some: Pairs) -> Int64:

@@ -1,10 +1,10 @@
-"""Measure how fast a loaded model runs chunks on this device.
+"""Measure how fast a loaded model runs batches on this device.
 
-Three chunks are timed: a small and a large one of prompts, and one of them again behind a
+Three batches are timed: a small and a large one of prompts, and one of them again behind a
 long context. A pass takes `pass + tokens·token + pairs·pair` seconds (`estimate.rates`), and
-three times give the three unknowns. Most work runs in full chunks, so that the large one is
-as near to a full one as its time allows: two cores take 1.6 ms a token of SmolLM2 in chunks
-of 256 and 1.35 in chunks of 1,024.
+three times give the three unknowns. Most work runs in full batches, so that the large one is
+as near to a full one as its time allows: two cores take 1.6 ms a token of SmolLM2 in batches
+of 256 and 1.35 in batches of 1,024.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from covey.engine.runtime import ChunkRunner, Launched
+from covey.engine.model_runner import Launched, ModelRunner
 from covey.estimate.rates import Rates
 from covey.kernels.base import ForwardBatch
 
 # Tokens of a prompt: many documents are about so long. Attention takes more for a pair where
 # keys are few, and a line through some hundreds and some thousands is right for both.
 PROMPT = 256
-# Slots that the chunk with a context reads: the work in which attention counts has many.
+# Slots that the batch with a context reads: the work in which attention counts has many.
 CONTEXT = 1024
 GPU_CONTEXT = 4096
-# The small chunk is this part of a full one.
+# The small batch is this part of a full one.
 SMALL_PART = 16
-# The large chunk of a processor is as large as is expected, by the small one, to take so long,
+# The large batch of a processor is as large as is expected, by the small one, to take so long,
 # in seconds; a GPU's is a full one.
 LARGE_SECONDS = 2.0
 # Times by measured rates were found to be off by so much; see bench/estimates.py.
@@ -36,20 +36,20 @@ SPREAD = 1.3
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One chunk's tokens, its (query, key) pairs, and the seconds it took."""
+    """One batch's tokens, its (query, key) pairs, and the seconds it took."""
 
     tokens: int
     pairs: int
     seconds: float
 
 
-def measure_rates(runner: ChunkRunner, budget: int, slots: int, threads: int | None) -> Rates:
-    """Time a few chunks; on two quiet cores and SmolLM2 this takes two seconds.
+def measure_rates(runner: ModelRunner, budget: int, slots: int, threads: int | None) -> Rates:
+    """Time a few batches; on two quiet cores and SmolLM2 this takes two seconds.
 
     Args:
-        runner: runs them; what its arena holds is lost.
-        budget: tokens of a full chunk.
-        slots: slots of its arena.
+        runner: runs them; what its KV cache holds is lost.
+        budget: tokens of a full batch.
+        slots: slots of its KV cache.
         threads: of the processor that computes; None where a device of its own does.
     """
     small = max(budget // SMALL_PART, 1)
@@ -59,18 +59,18 @@ def measure_rates(runner: ChunkRunner, budget: int, slots: int, threads: int | N
 
 
 def _measure_processor(
-    runner: ChunkRunner, small: int, budget: int, slots: int, threads: int
+    runner: ModelRunner, small: int, budget: int, slots: int, threads: int
 ) -> Rates:
-    """Time each chunk when the one before it is done.
+    """Time each batch when the one before it is done.
 
     A processor's time is what its threads worked, which other programs do not add to. They
     do slow down the memory and wake threads late, so of two short times the shorter counts.
     """
 
-    def timed(chunk: ForwardBatch) -> Timing:
+    def timed(batch: ForwardBatch) -> Timing:
         worked = time.process_time()
-        _, seconds = runner.launch(chunk).result()
-        return _timing(chunk, min(seconds, (time.process_time() - worked) / threads))
+        _, seconds = runner.launch(batch).result()
+        return _timing(batch, min(seconds, (time.process_time() - worked) / threads))
 
     short = make_batch(small)
     timed(short)  # starts threads and touches the weights
@@ -83,22 +83,22 @@ def _measure_processor(
     return fit(first, full, _shorter(timed(behind), timed(behind)))
 
 
-def _measure_gpu(runner: ChunkRunner, small: int, large: int, slots: int) -> Rates:
-    """Time chunks as a session runs them, each launched before the one in front of it is done.
+def _measure_gpu(runner: ModelRunner, small: int, large: int, slots: int) -> Rates:
+    """Time batches as a session runs them, each launched before the one in front of it is done.
 
     Of each kind the last counts: the first compiles what it is the first to need, and while
     it does the GPU idles. The large ones come last, when the clock has fallen to what the
     card sustains; they are as long behind a context as without, since launching takes about
-    as long as a small chunk.
+    as long as a small batch.
     """
     context = min(GPU_CONTEXT, large, slots)
     short, full = make_batch(small), make_batch(large, kept=context)
     behind = make_batch(large, context)
-    chunks = [short, short, short, full, behind, behind, full]
+    batches = [short, short, short, full, behind, behind, full]
     seconds: list[float] = []
     under_way: deque[Launched] = deque()
-    for chunk in chunks:
-        under_way.append(runner.launch(chunk))
+    for batch in batches:
+        under_way.append(runner.launch(batch))
         if len(under_way) > 1:
             seconds.append(under_way.popleft().result()[1])
     seconds += [launched.result()[1] for launched in under_way]
@@ -109,18 +109,18 @@ def _shorter(one: Timing, other: Timing) -> Timing:
     return min(one, other, key=lambda timing: timing.seconds)
 
 
-def _timing(chunk: ForwardBatch, seconds: float) -> Timing:
-    rows = np.arange(len(chunk))
-    pairs = int((chunk.subtree_ends - rows).sum())
-    pairs += int((np.diff(chunk.prefix_rows) * np.diff(chunk.prefix_slots)).sum())
-    return Timing(len(chunk), pairs, seconds)
+def _timing(batch: ForwardBatch, seconds: float) -> Timing:
+    rows = np.arange(len(batch))
+    pairs = int((batch.subtree_ends - rows).sum())
+    pairs += int((np.diff(batch.prefix_rows) * np.diff(batch.prefix_slots)).sum())
+    return Timing(len(batch), pairs, seconds)
 
 
 def make_batch(tokens: int, context: int = 0, kept: int = 0) -> ForwardBatch:
-    """A chunk of prompts of `PROMPT` tokens, the last one shorter where they do not divide.
+    """A batch of prompts of `PROMPT` tokens, the last one shorter where they do not divide.
 
     Args:
-        tokens: of the chunk.
+        tokens: of the batch.
         context: slots, from 0 on, that every row sees.
         kept: rows, from 0 on, that are stored in the slots of their numbers.
     """
@@ -144,12 +144,12 @@ def fit(small: Timing, large: Timing, behind: Timing) -> Rates:
     """The rates that explain three times; none is below 0, whatever noise there was.
 
     Args:
-        small, large: of chunks without a context.
-        behind: of a chunk as small or as large, with one.
+        small, large: of batches without a context.
+        behind: of a batch as small or as large, with one.
     """
     same = small if behind.tokens == small.tokens else large
     per_pair = max(behind.seconds - same.seconds, 0.0) / (behind.pairs - same.pairs)
-    # Attention is a small part of the chunks without a context; noise could say that it is all.
+    # Attention is a small part of the batches without a context; noise could say that it is all.
     for timing in (small, large):
         per_pair = min(per_pair, timing.seconds / max(2 * timing.pairs, 1))
     # What is left of the two others without their own few pairs.

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from covey.engine.kv_cache.node import RadixNode, Segment
 from covey.errors import RunError
 
 
-class Extent(NamedTuple):
-    """Slots start … start + length - 1."""
-
-    start: int
-    length: int
-
-
-class Slots:
+class SlotAllocator:
     """Best fit, lowest address first among equals; freed neighbours join at once.
 
     Attributes:
-        capacity: slots in all.
         free: slots in no one's hands.
     """
 
     def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
         self.free = 0
         self._by_size: list[tuple[int, int]] = []  # (length, start), ascending
         self._length_at: dict[int, int] = {}  # start -> length
         self._start_before: dict[int, int] = {}  # end -> start
-        self._owner_at: dict[int, int] = {}  # start of a taken stretch -> owner
-        self._owner_before: dict[int, int] = {}  # end of a taken stretch -> owner
+        self._owner_at: dict[int, RadixNode] = {}  # start of a taken stretch -> owner
+        self._owner_before: dict[int, RadixNode] = {}  # end of a taken stretch -> owner
         if capacity:
             self._add(0, capacity)
 
@@ -40,7 +31,7 @@ class Slots:
         """The longest free stretch."""
         return self._by_size[-1][0] if self._by_size else 0
 
-    def around_largest(self) -> list[int]:
+    def around_largest(self) -> list[RadixNode]:
         """Who owns the slots right before and right behind the longest free stretch."""
         if not self._by_size:
             return []
@@ -48,16 +39,14 @@ class Slots:
         owners = (self._owner_before.get(start), self._owner_at.get(start + length))
         return [owner for owner in owners if owner is not None]
 
-    def take(self, count: int, owner: int) -> tuple[Extent, ...]:
-        """Take `count` slots: one stretch if any is long enough, else the longest ones.
-
-        `owner` is what `around_largest` will call their holder.
+    def allocate(self, count: int, owner: RadixNode) -> tuple[Segment, ...]:
+        """Give an owner `count` slots: one stretch if any is long enough, else the longest ones.
 
         Raises:
             RunError: fewer than `count` slots are free; nothing was taken.
         """
         if not 0 < count <= self.free:
-            raise RunError(f"asked for {count} slots of the KV arena, {self.free} are free")
+            raise RunError(f"asked for {count} slots of the KV cache, {self.free} are free")
         taken = []
         while count:
             at = bisect_left(self._by_size, (count, -1))
@@ -67,21 +56,21 @@ class Slots:
             if used < length:
                 self._add(start + used, length - used)
             self._owner_at[start] = self._owner_before[start + used] = owner
-            taken.append(Extent(start, used))
+            taken.append(Segment(start, used))
             count -= used
         return tuple(taken)
 
-    def give(self, extents: Iterable[Extent]) -> None:
+    def release(self, segments: Iterable[Segment]) -> None:
         """Return stretches as they were taken.
 
         Raises:
             RunError: a stretch is not one that was taken, or was freed already.
         """
-        for start, length in extents:
+        for start, length in segments:
             end = start + length
             owner = self._owner_at.get(start)
             if owner is None or self._owner_before.get(end) != owner:
-                raise RunError(f"slots {start} to {end} of the KV arena are freed, but not in use")
+                raise RunError(f"slots {start} to {end} of the KV cache are freed, but not in use")
             del self._owner_at[start], self._owner_before[end]
             before = self._start_before.get(start)
             after = self._length_at.get(end)
@@ -94,27 +83,27 @@ class Slots:
             self._add(start, end - start)
 
     def split(
-        self, extents: Iterable[Extent], count: int, owner: int
-    ) -> tuple[tuple[Extent, ...], tuple[Extent, ...]]:
+        self, segments: Iterable[Segment], count: int, owner: RadixNode
+    ) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
         """Hand the first `count` slots of some taken stretches, in order, to another owner.
 
         Returns:
             the stretches of the new owner, and those that stay.
         """
-        first: list[Extent] = []
-        rest: list[Extent] = []
-        for start, length in extents:
+        first: list[Segment] = []
+        rest: list[Segment] = []
+        for start, length in segments:
             used = min(count, length)
             count -= used
             if used:
                 end, stays = start + used, self._owner_at[start]
                 if used < length:
                     self._owner_at[end] = stays
-                    rest.append(Extent(end, length - used))
+                    rest.append(Segment(end, length - used))
                 self._owner_at[start] = self._owner_before[end] = owner
-                first.append(Extent(start, used))
+                first.append(Segment(start, used))
             else:
-                rest.append(Extent(start, length))
+                rest.append(Segment(start, length))
         return tuple(first), tuple(rest)
 
     def _add(self, start: int, length: int) -> None:

@@ -1,4 +1,4 @@
-"""A loaded model on a device, which runs chunks."""
+"""A loaded model on a device, which runs batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from covey.models.dense import DenseModel
 
 
 class Launched(Protocol):
-    """A chunk under way."""
+    """A batch under way."""
 
     def result(self) -> tuple[Float64, float]:
         """Wait for it.
@@ -34,21 +34,21 @@ class Launched(Protocol):
         ...
 
 
-class ChunkRunner(Protocol):
-    """What a session needs of a model: chunks run in the order they are launched."""
+class ModelRunner(Protocol):
+    """What a session needs of a model: batches run in the order they are launched."""
 
-    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Launched:
-        """Start a chunk; returns at once where the device works by itself.
+    def launch(self, batch: ForwardBatch, wanted: Wanted | None = None) -> Launched:
+        """Start a batch; returns at once where the device works by itself.
 
         Args:
-            chunk: what to run.
+            batch: what to run.
             wanted: logits to give besides the margins.
         """
         ...
 
 
-class Runtime(Generic[Plan]):
-    """Runs chunks and reads margins and label logits.
+class TorchRunner(Generic[Plan]):
+    """Runs batches and reads margins and label logits.
 
     A GPU runs them one after another while the host packs the next, and the margins come
     back by a copy that an event follows. A CPU runs each at once: packing takes it less
@@ -58,7 +58,7 @@ class Runtime(Generic[Plan]):
         model: the decoder, its weights loaded.
         answers: the tokens whose logits make the margin.
         device: where the model's tensors lie.
-        arena: keys and values, a layer each; None where no chunk reads or keeps any.
+        kv_cache: keys and values, a layer each; None where no batch reads or keeps any.
     """
 
     def __init__(
@@ -66,34 +66,34 @@ class Runtime(Generic[Plan]):
         model: DenseModel[Plan],
         answers: AnswerTokens,
         device: torch.device,
-        arena: list[KvLayer] | None = None,
+        kv_cache: list[KvLayer] | None = None,
     ) -> None:
         self._model = model
         self._true_count = len(answers.true)
         self._rows = torch.tensor(answers.true + answers.false, device=device)
         self._device = device
-        self._arena = arena
+        self._kv_cache = kv_cache
 
-    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Launched:
-        """See `ChunkRunner.launch`."""
+    def launch(self, batch: ForwardBatch, wanted: Wanted | None = None) -> Launched:
+        """See `ModelRunner.launch`."""
         if self._device.type == "cuda":
-            return _OnGpu(self, chunk, wanted)
+            return _OnGpu(self, batch, wanted)
         started = time.perf_counter()
-        found = self.read(chunk, wanted).double().numpy()
+        found = self.read(batch, wanted).double().numpy()
         return _Done(found, time.perf_counter() - started)
 
-    def read(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Tensor:
-        """What a chunk gives, (answers + wanted,) float32, on the device.
+    def read(self, batch: ForwardBatch, wanted: Wanted | None = None) -> Tensor:
+        """What a batch gives, (answers + wanted,) float32, on the device.
 
         The answers' states are multiplied once, with the rows of the head that any of them
         wants; what each wants is gathered from the product.
         """
         if wanted is None:
-            logits = self._model.logits(chunk, self._rows, self._arena)
+            logits = self._model.logits(batch, self._rows, self._kv_cache)
             return margins(logits, self._true_count)
         count = len(self._rows)
         rows = torch.cat([self._rows, self._uploaded(wanted.tokens)])
-        logits = self._model.logits(chunk, rows, self._arena)
+        logits = self._model.logits(batch, rows, self._kv_cache)
         places = wanted.answers * len(rows) + wanted.columns + count
         chosen = logits.flatten()[self._uploaded(places)]
         return torch.cat([margins(logits[:, :count], self._true_count), chosen])
@@ -103,7 +103,7 @@ class Runtime(Generic[Plan]):
 
 
 class _Done:
-    """A chunk that has run."""
+    """A batch that has run."""
 
     def __init__(self, found: Float64, seconds: float) -> None:
         self._found = found
@@ -114,12 +114,14 @@ class _Done:
 
 
 class _OnGpu:
-    """A chunk that a GPU runs."""
+    """A batch that a GPU runs."""
 
-    def __init__(self, runtime: Runtime[Plan], chunk: ForwardBatch, wanted: Wanted | None) -> None:
+    def __init__(
+        self, runner: TorchRunner[Plan], batch: ForwardBatch, wanted: Wanted | None
+    ) -> None:
         self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         self._begin.record()
-        found = runtime.read(chunk, wanted)
+        found = runner.read(batch, wanted)
         self._host = torch.empty(found.shape, dtype=found.dtype, pin_memory=True)
         self._host.copy_(found, non_blocking=True)
         self._end.record()
@@ -131,7 +133,7 @@ class _OnGpu:
 
 
 def _checked(found: Float64) -> Float64:
-    """What a chunk gave; ModelError where a number of it is none: no answer is made of that."""
+    """What a batch gave; ModelError where a number of it is none: no answer is made of that."""
     if not np.isfinite(found).all():
         raise ModelError(
             "The model computed a margin or logit that is no finite number: its weights are too"

@@ -10,8 +10,8 @@ from covey.kernels.device_memory import is_out_of_memory
 from covey.models.spec import ModelSpec
 
 
-class KvArena:
-    """The tensors; who owns which slot is the business of `covey.engine.spans`.
+class KvCachePool:
+    """The tensors; who owns which slot is the business of `radix_tree`.
 
     Args:
         spec: the model.
