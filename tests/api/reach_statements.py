@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import covey
-from covey.api.reach import FUNCTIONS, SETTINGS
+from covey.api.capabilities import FUNCTIONS, SETTINGS
 from covey.testing import PlantedModel
 
 STATEMENTS_A_CONNECTION = 100

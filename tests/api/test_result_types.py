@@ -14,7 +14,7 @@ from pandas.testing import assert_frame_equal
 
 import covey
 from api.typed_values import NESTINGS, VALUES, expressions
-from covey.api.forms import ARROW, PANDAS, POLARS, ROWS, Form
+from covey.api.results import ARROW, PANDAS, POLARS, ROWS, Form
 from covey.errors import InputError, RunError
 from covey.execution.arrow_types import distinct_names
 from covey.sql.text import quote_name
@@ -165,7 +165,7 @@ def test_a_missing_package_is_said_before_anything_is_asked(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, con = connect()
-    monkeypatch.setattr("covey.api.forms.find_spec", lambda name: None)
+    monkeypatch.setattr("covey.api.results.find_spec", lambda name: None)
     query = con.sql(ASK.format("1 AS one"))
     with pytest.raises(InputError, match=f"needs {package}: pip install {package}"):
         (query.df if package == "pandas" else query.pl)()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from covey.api.reach import SETTINGS, Reach
+from covey.api.capabilities import SETTINGS, Capability
 from differential import stage_b, stage_c, stage_c_blocks, stage_d
 from differential.harness import Pair, fuzz
 from differential.sources import Files
@@ -52,7 +52,7 @@ def toggles() -> list[str]:
         rows = fresh.execute(
             "SELECT name FROM duckdb_settings() WHERE input_type = 'BOOLEAN' ORDER BY name ASC"
         ).fetchall()
-    names = [name for (name,) in rows if SETTINGS.get(name.lower()) is Reach.HARMLESS]
+    names = [name for (name,) in rows if SETTINGS.get(name.lower()) is Capability.HARMLESS]
     return [name for name in names if name not in LEFT_OUT]
 
 

@@ -18,7 +18,7 @@ def test_chunks_and_arena_fit_what_is_free(free: int) -> None:
     assert SPEC is not None
     limits = gpu_limits(SPEC, free)
     held = limits.slots * 147_456
-    # Gate, up and their product of a whole chunk in BF16 are the widest tensors.
+    # AccessCheck, up and their product of a whole chunk in BF16 are the widest tensors.
     widest = limits.budget * 3 * SPEC.ffn * 2
     assert limits.in_flight == 2 and limits.context == SPEC.context
     assert limits.slots == 1 or held + widest < free

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import covey
-from covey.execution.store import database, session
+from covey.execution.store import database, stored_answers
 from covey.execution.store.database import StoreError
 from covey.execution.store.location import CacheOptions
 from covey.execution.store.store import AnswerStore, NewAnswers, StoredQuestion
@@ -29,7 +29,7 @@ ROWS = 40
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 9)
-    monkeypatch.setattr(session, "ANSWERS_A_WRITE", 15)
+    monkeypatch.setattr(stored_answers, "ANSWERS_A_WRITE", 15)
     monkeypatch.setattr(database, "WAIT_SECONDS", 3.0)
 
 
@@ -159,8 +159,8 @@ def test_a_process_without_threads_writes_at_the_end(monkeypatch: pytest.MonkeyP
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    start = session.threading.Thread.start
-    monkeypatch.setattr(session.threading.Thread, "start", none)
+    start = stored_answers.threading.Thread.start
+    monkeypatch.setattr(stored_answers.threading.Thread, "start", none)
     _, report, asked = run(ROWS)
     assert asked and not report.notes
     assert run(ROWS)[2] == 0

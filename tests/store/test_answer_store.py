@@ -16,8 +16,8 @@ from platformdirs.macos import MacOS
 from platformdirs.unix import Unix
 
 import covey
-from covey.execution.store import session
 from covey.execution.store import store as store_module
+from covey.execution.store import stored_answers
 from covey.execution.store.keys import prompt_keys, question_digest
 from covey.execution.store.location import CacheOptions
 from covey.execution.store.store import AnswerStore, NewAnswers, StoredQuestion
@@ -79,10 +79,10 @@ def test_answers_that_are_looked_up_again_and_again_are_held(query, monkeypatch)
     assert again[:-3] == rows if query != FILTER else again[: len(rows)] == rows
     assert len(calls) == report.operators[0].stored == 20
     assert len(asked) == 3, "what is not held is not taken for an answer"
-    assert len(searches) == session.LOOKUPS_BEFORE_HELD
-    monkeypatch.setattr(session, "HELD_BYTES", 0)
+    assert len(searches) == stored_answers.LOOKUPS_BEFORE_HELD
+    monkeypatch.setattr(stored_answers, "HELD_BYTES", 0)
     assert run(query, rows=23)[0] == again
-    assert len(searches) > 2 * session.LOOKUPS_BEFORE_HELD
+    assert len(searches) > 2 * stored_answers.LOOKUPS_BEFORE_HELD
 
 
 def test_only_new_rows_are_asked():

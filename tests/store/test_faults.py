@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import covey
-from covey.execution.store import database, session
+from covey.execution.store import database, stored_answers
 from covey.execution.store.database import AnswerDatabase, StoreError
 from covey.execution.store.location import CacheOptions
 from covey.execution.store.store import AnswerStore
@@ -156,7 +156,7 @@ def test_a_folder_that_cannot_be_made_is_noted(tmp_path):
 
 
 def test_answers_that_cannot_be_written_wait_and_are_not_lost(cache_folder, monkeypatch):
-    monkeypatch.setattr(session, "ANSWERS_A_WRITE", 1)
+    monkeypatch.setattr(stored_answers, "ANSWERS_A_WRITE", 1)
     monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 5)
     real, failures = AnswerStore.add, iter([True, True, True])
 

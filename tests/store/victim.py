@@ -29,11 +29,11 @@ def main(folder: str, seconds: str) -> None:
     import pyarrow as pa
 
     import covey
-    from covey.execution.store import session
+    from covey.execution.store import stored_answers
     from covey.testing import PlantedModel, planted
 
     # Many small commits, so that a kill meets one.
-    session.SECONDS_BETWEEN_WRITES = 0.005
+    stored_answers.SECONDS_BETWEEN_WRITES = 0.005
     planted.PROMPTS_A_CHUNK = 50
 
     def slow(question: str, documents: tuple[str, ...]) -> float | None:

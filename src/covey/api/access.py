@@ -27,9 +27,9 @@ _HALF = re.compile("[\ud800-\udfff]")
 class Access:
     """What SQL may reach.
 
-    DuckDB opens no file that is not allowed; `covey.api.gate` refuses the statements, functions
-    and settings that would reach further, and those that nobody has looked at yet. Hard links
-    cannot be told from the files themselves.
+    DuckDB opens no file that is not allowed; `covey.api.access_check` refuses the statements,
+    functions and settings that would reach further, and those that nobody has looked at yet.
+    Hard links cannot be told from the files themselves.
 
     Attributes:
         allow: the files and folders that it may read and write, besides what is registered

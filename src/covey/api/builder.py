@@ -10,25 +10,24 @@ before it: where one SELECT cannot say that, the steps so far become a subquery.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from covey.api.forecast import Estimate
 from covey.api.placeholders import NamedColumn, Placeholders
 from covey.api.query import Query
-from covey.api.results import Results
-from covey.api.written import (
-    all_of,
-    inline,
-    same_name,
-    sql_expression,
-    sql_labels,
-    sql_name,
-)
+from covey.api.sql_text import all_of, inline, same_name, sql_expression, sql_labels, sql_name
 from covey.errors import InputError
+from covey.execution.report import Report
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
+
     from covey.api.connection import Connection
 
 _JOINS = {
@@ -44,7 +43,7 @@ _AI_JOINS = ("inner", "left", "semi", "anti")
 
 
 @dataclass(frozen=True)
-class Source:
+class FromItem:
     """An entry of FROM.
 
     Attributes:
@@ -61,7 +60,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Builder(Results):
+class Builder:
     """A query being built; made by `Connection.table`, changed by none of its methods.
 
     Conditions, expressions and the insides of placeholders are SQL, with names as SQL
@@ -70,7 +69,7 @@ class Builder(Results):
 
     connection: Connection
     reserved: frozenset[str]
-    sources: tuple[Source, ...]
+    sources: tuple[FromItem, ...]
     conditions: tuple[str, ...] = ()
     computed: tuple[tuple[str, str], ...] = ()
     columns: tuple[str, ...] | None = None
@@ -106,7 +105,7 @@ class Builder(Results):
             InputError: a placeholder is no column or expression of these rows.
         """
         base = self._rows()
-        call = base._call("AI.IF", question, "", options)
+        call = base.placeholders().call("AI.IF", question, "", options)
         return replace(base, conditions=(*base.conditions, call))
 
     def ai_classify(
@@ -173,7 +172,7 @@ class Builder(Results):
         if on is not None:
             conditions = (inline(sql_expression(on, "The condition"), base._computed),)
         both = base._joined(other, "CROSS JOIN", ())
-        conditions = (*conditions, both._call("AI.IF", question, "", options))
+        conditions = (*conditions, both.placeholders().call("AI.IF", question, "", options))
         if how in ("inner", "left"):
             return base._joined(other, _JOINS[how], conditions)
         partner = base._source(both.sources[-1])
@@ -216,27 +215,27 @@ class Builder(Results):
 
     def distinct(self) -> Builder:
         """Drop rows that are equal in all columns."""
-        base = self._nested() if self.count is not None else self
-        return replace(base, is_distinct=True)
+        return replace(self._unlimited(), is_distinct=True)
 
     def order_by(self, *keys: str) -> Builder:
         """Sort the result by SQL expressions: "n DESC"."""
         if not keys:
             raise InputError("order_by needs a key.")
-        base = self._nested() if self.count is not None else self
-        return replace(base, order=tuple(sql_expression(key, "A key") for key in keys))
+        order = tuple(sql_expression(key, "A key") for key in keys)
+        return replace(self._unlimited(), order=order)
 
     def limit(self, count: int) -> Builder:
         """Keep the first rows."""
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise InputError(f"A limit is a whole number from 0 up, not {count!r}.")
-        return replace(self._nested() if self.count is not None else self, count=count)
+        return replace(self._unlimited(), count=count)
 
     def sql(self) -> str:
         """The SQL text that this stands for."""
         lines = [f"SELECT {'DISTINCT ' * self.is_distinct}{', '.join(self._outputs())}"]
         for source in self.sources:
-            lines.append(f"{source.head or 'FROM'} {self._source(source)}{_on(source)}")
+            on = f" ON {all_of(source.on, ' ')}" if source.on else ""
+            lines.append(f"{source.head or 'FROM'} {self._source(source)}{on}")
         if self.conditions:
             lines.append(f"WHERE {all_of(self.conditions)}")
         if self.groups:
@@ -251,15 +250,49 @@ class Builder(Results):
 
     @cached_property
     def _query(self) -> Query:
+        """The same one every time, so that it runs once."""
         return self.connection.sql(self.sql())
 
     def query(self) -> Query:
-        """The query, checked; the same one every time, so that it runs once.
+        """The query, checked.
 
         Raises:
             QueryError: an expression is wrong; shown in the text of `sql()`.
         """
         return self._query
+
+    def explain(self, format: str = "text", *, analyze: bool = False) -> str:
+        """See `Query.explain`."""
+        return self._query.explain(format, analyze=analyze)
+
+    def estimate(self) -> Estimate:
+        """See `Query.estimate`."""
+        return self._query.estimate()
+
+    def df(self) -> pandas.DataFrame:
+        """See `Query.df`."""
+        return self._query.df()
+
+    def pl(self) -> polars.DataFrame:
+        """See `Query.pl`."""
+        return self._query.pl()
+
+    def arrow(self) -> pa.Table:
+        """See `Query.arrow`."""
+        return self._query.arrow()
+
+    def batches(self, *, early: bool = False) -> Generator[pa.RecordBatch, None, None]:
+        """See `Query.batches`."""
+        return self._query.batches(early=early)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """See `Query.fetchall`."""
+        return self._query.fetchall()
+
+    @property
+    def report(self) -> Report:
+        """See `Query.report`."""
+        return self._query.report
 
     @property
     def _computed(self) -> dict[str, str]:
@@ -274,19 +307,22 @@ class Builder(Results):
         flat = self._is_open() and self.groups is None and (ordered or not self.order)
         return self if flat else self._nested()
 
+    def _unlimited(self) -> Builder:
+        return self if self.count is None else self._nested()
+
     def _is_plain(self) -> bool:
         """Whether this is one table or subquery and nothing else."""
         return self == Builder(self.connection, self.reserved, self.sources[:1])
 
     def _nested(self, alias: str | None = None) -> Builder:
         name = alias or (self.sources[0].alias if len(self.sources) == 1 else "joined")
-        source = Source(f"(\n{self.sql()}\n)", name)
+        source = FromItem(f"(\n{self.sql()}\n)", name)
         return Builder(self.connection, self.reserved, (source,))
 
     def _name(self, name: str) -> str:
         return sql_name(name, self.reserved)
 
-    def _source(self, source: Source) -> str:
+    def _source(self, source: FromItem) -> str:
         alias = self._name(source.alias)
         return source.relation if source.relation == alias else f"{source.relation} AS {alias}"
 
@@ -343,17 +379,13 @@ class Builder(Results):
         taken = {self._name(name).lower()} & {c.sql.lower() for c in base._listed_columns()}
         if taken or name.lower() in base._computed:
             raise InputError(f"There is a column {name} already: give another name=.")
-        call = base._call(function, text, labels, options)
+        call = base.placeholders().call(function, text, labels, options)
         return replace(base, computed=(*base.computed, (name, call)))
-
-    def _call(self, function: str, text: str, labels: str, options: Mapping[str, Any]) -> str:
-        return self.placeholders().call(function, text, labels, options)
 
     def placeholders(self) -> Placeholders:
         """What the placeholders of a question may name here."""
-        return Placeholders(
-            self.connection, self._relations(), self._listed_columns, self._computed
-        )
+        relations = ", ".join(self._source(source) for source in self._visible())
+        return Placeholders(self.connection, relations, self._listed_columns, self._computed)
 
     def _listed_columns(self) -> list[NamedColumn]:
         """The columns of every source that can be named."""
@@ -363,12 +395,5 @@ class Builder(Results):
             for column, _ in self.connection.sql(f"FROM {self._source(source)}").schema
         ]
 
-    def _visible(self) -> list[Source]:
+    def _visible(self) -> list[FromItem]:
         return [s for s in self.sources if s.head not in (_JOINS["semi"], _JOINS["anti"])]
-
-    def _relations(self) -> str:
-        return ", ".join(self._source(source) for source in self._visible())
-
-
-def _on(source: Source) -> str:
-    return f" ON {all_of(source.on, ' ')}" if source.on else ""

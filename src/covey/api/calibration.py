@@ -21,8 +21,7 @@ import numpy as np
 
 from covey.api.planning import Planning
 from covey.api.sources import register, unregister
-from covey.api.tables import start
-from covey.api.written import sql_expression
+from covey.api.sql_text import sql_expression
 from covey.arrays import Bool, Float64, Int64
 from covey.errors import InputError
 from covey.execution.answers import QueryAnswers
@@ -142,7 +141,7 @@ def _calibrate(
     connection: Connection, question: str, relation: str, label: str, options: Mapping[str, Any]
 ) -> Reliability:
     """Learn from the rows of a table."""
-    places = start(connection, tuple(relation.split("."))).placeholders()
+    places = connection.table(*relation.split(".")).placeholders()
     call = places.call("AI.MARGIN", question, "", options)
     truth = sql_expression(label, "The label")
     text = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import secrets
 import sys
@@ -14,19 +15,19 @@ from typing import Any, NoReturn, Self
 import duckdb
 
 from covey.api.access import Access, leave_open, open_database, read_access
-from covey.api.builder import Builder
+from covey.api.access_check import AccessCheck
+from covey.api.builder import Builder, FromItem
 from covey.api.calibration import Reliability, calibrate
+from covey.api.connection_lock import ConnectionLock
 from covey.api.forecast import read_price
-from covey.api.gate import Gate
 from covey.api.models import model_source
 from covey.api.parameters import Parameters
 from covey.api.pipes import Pipes
 from covey.api.query import Query
 from covey.api.sources import register
-from covey.api.tables import start
-from covey.api.turns import Turns
+from covey.api.sql_text import sql_name
 from covey.engine.base import Engine, ModelSource
-from covey.errors import InputError
+from covey.errors import InputError, QueryError
 from covey.estimate.profile import ModelProfile
 from covey.execution.budget import NO_BUDGET, Budget
 from covey.execution.progress import Progress, Shown, check_shown, progress_for
@@ -101,8 +102,8 @@ def connect(
 class Connection:
     """A DuckDB database and a model that is loaded when it is first needed.
 
-    Queries of one connection run one at a time, also from several threads: `lock` says whose
-    turn it is, and whoever has it owns all that changes here.
+    Queries of one connection run one at a time, also from several threads: whoever holds `lock`
+    owns all that changes here.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Connection:
         self._delete_files = weakref.finalize(self, folder.delete)
         forks.tell(self)
         self._database = database
-        self.gate = Gate(self._duckdb, access)
+        self.access_check = AccessCheck(self._duckdb, access)
         self.pipes = Pipes(folder.path, access)
         self._closed = False
         self._model = model
@@ -133,7 +134,7 @@ class Connection:
         self.store = store
         self.price = price
         self.budget = budget
-        self.lock = Turns()
+        self.lock = ConnectionLock()
         self.calibrations: dict[Question, Calibration] = {}
 
     @property
@@ -228,7 +229,31 @@ class Connection:
         Raises:
             InputError: there is no such table; names the nearest.
         """
-        return start(self, name)
+        if not name or not all(isinstance(part, str) and part for part in name):
+            raise InputError("A table has a name: con.table('tickets').")
+        rows = self.sql(
+            "SELECT keyword_name FROM system.main.duckdb_keywords() "
+            "WHERE keyword_category <> 'unreserved'"
+        )
+        reserved = frozenset(word for (word,) in rows.fetchall())
+        relation = ".".join(sql_name(part, reserved) for part in name)
+        builder = Builder(self, reserved, (FromItem(relation, name[-1]),))
+        try:
+            self.sql(f"FROM {relation}")
+        except QueryError:
+            raise InputError(self._no_table(name[-1])) from None
+        return builder
+
+    def _no_table(self, name: str) -> str:
+        rows = self.sql(
+            "SELECT table_name FROM system.main.duckdb_tables() UNION ALL "
+            "SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal ORDER BY 1 ASC"
+        )
+        names = [known for (known,) in rows.fetchall()]
+        if not names:
+            return f"There is no table {name}. Make one known: con.register({name!r}, data)."
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
+        return f"There is no table {name}. Did you mean {near[0]}? con.register adds one."
 
     def calibrate(
         self, question: str, labelled: Any, *, label: str = "label", **options: Any
@@ -288,7 +313,7 @@ class Connection:
     def close(self) -> None:
         """Close the database and let the model go; what is closed may be closed again.
 
-        A query that another thread runs is waited for, those that wait for their turn are
+        A query that another thread runs is waited for, those that wait for it are
         refused then, and a result that is read in batches is closed. In a process that was
         forked from the connection's own, nothing happens.
 

@@ -21,7 +21,7 @@ from covey.execution.answers import QueryAnswers
 from covey.execution.dry import Stored
 from covey.execution.dry_run import DryRun
 from covey.execution.report import Report
-from covey.execution.store.session import StoredAnswers
+from covey.execution.store.stored_answers import StoredAnswers
 from covey.optimizer.choice import OrderChooser
 from covey.optimizer.estimate import estimate, pass_rates, scenarios, with_stored
 from covey.plan.nodes import PhysicalPlan

@@ -30,7 +30,7 @@ _PACKED = (".gz", ".zst")
 class Pipes:
     """Copies what can be read once, once.
 
-    Whoever has the connection's turn owns it.
+    Whoever holds the connection's lock owns it.
 
     Args:
         folder: for the copies; it goes with the connection.

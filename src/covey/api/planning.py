@@ -77,7 +77,7 @@ class Planning:
             QueryError: at the place in the user's text.
         """
         with self._located(rewritten):
-            self.connection.gate.check(read_tokens(rewritten.text))
+            self.connection.access_check.check(read_tokens(rewritten.text))
 
     def expand(self, rewritten: RewrittenSql) -> RewrittenSql:
         """The statement with the views that it reads in front.
@@ -89,7 +89,7 @@ class Planning:
             expanded = self.views.expand(rewritten)
         if expanded is not rewritten:
             with self._located(expanded):
-                self.connection.gate.check_names(read_tokens(expanded.text))
+                self.connection.access_check.check_names(read_tokens(expanded.text))
         return expanded
 
     def body(self, definition: ViewDefinition, query: RewrittenSql) -> RewrittenSql:
@@ -97,7 +97,7 @@ class Planning:
         with self._located(query):
             body = self.views.body(definition, query)
         with self._located(body):
-            self.connection.gate.check_names(read_tokens(body.text))
+            self.connection.access_check.check_names(read_tokens(body.text))
         return body
 
     def holds_calls(self, expanded: RewrittenSql) -> bool:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from covey.api.forecast import DONE, LATER, Estimate, Explained
-from covey.api.forms import ARROW, PANDAS, POLARS, ROWS, Form, to_pandas, to_polars, to_rows
 from covey.api.parameters import Filled, Parameters
 from covey.api.planning import Columns, Planning, Schema
+from covey.api.results import ARROW, PANDAS, POLARS, ROWS, Form, to_pandas, to_polars, to_rows
 from covey.api.statement import Statement, make_statement
 from covey.errors import BudgetError, InputError, QueryError
 from covey.execution.answers import QueryAnswers

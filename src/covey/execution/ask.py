@@ -21,8 +21,8 @@ from covey.execution.progress import CallProgress, Progress
 from covey.execution.report import MAX_ERRORS_KEPT, OperatorReport, Report, RowError
 from covey.execution.sql_values import true_of
 from covey.execution.stop import Interrupts, Stopped
-from covey.execution.store.session import StoredAnswers
 from covey.execution.store.store import AnswerStore
+from covey.execution.store.stored_answers import StoredAnswers
 from covey.logical.calls import AICall, LongDocuments, OnError, Reading
 from covey.prompts.documents import DocumentStore
 

@@ -1,15 +1,17 @@
-"""Refuse the statements that reach past what a connection may; see `covey.api.reach`."""
+"""Refuse the statements that reach past what a connection may; see `covey.api.capabilities`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 import duckdb
 from sqlglot import TokenType
 
 from covey.api.access import Access
-from covey.api.links import linked_folders, passes_through
-from covey.api.reach import FUNCTIONS, SETTINGS, STATEMENTS, Reach
+from covey.api.capabilities import FUNCTIONS, SETTINGS, STATEMENTS, Capability
 from covey.errors import QueryError
 from covey.sql.bind import Binder, statement_kinds
 from covey.sql.edited_text import EditedText
@@ -42,7 +44,7 @@ _PLAIN = (TokenType.STRING, TokenType.COMMA, TokenType.L_BRACKET, TokenType.R_BR
 _NEW = "is not known to Covey, which cannot say what it reaches"
 
 
-class Gate:
+class AccessCheck:
     """Judges the statements of one connection.
 
     Args:
@@ -97,12 +99,12 @@ class Gate:
             self._check_patterns(called, tokens, None if inside is None else place)
 
     def _check_kind(self, kind: str, tokens: TokenList) -> None:
-        reach = STATEMENTS.get(kind, Reach.REACHES)
+        reach = STATEMENTS.get(kind, Capability.REACHES)
         if self.access.read_only:
             shown = only_reads(tokens) if kind == "EXPLAIN" else kind != "MULTI" or is_query(tokens)
-            if reach is not Reach.HARMLESS or not shown:
+            if reach is not Capability.HARMLESS or not shown:
                 raise _read_only(tokens)
-        if reach is Reach.REACHES or _names_secret(tokens):
+        if reach is Capability.REACHES or _names_secret(tokens):
             raise _too_far("This statement", tokens, 0)
 
     def _check_setting(self, tokens: TokenList) -> None:
@@ -113,14 +115,14 @@ class Gate:
         if tokens[0].word == "PRAGMA" and name not in SETTINGS:
             return
         reach = SETTINGS.get(name)
-        if reach is Reach.RELIED:
+        if reach is Capability.RELIED:
             raise QueryError(
                 f"The setting {name} is Covey's own: it {reach.value}",
                 sql=tokens.text,
                 span=tokens.span(place, place + 1),
                 hint="Make data of Python's known with con.register('name', data).",
             )
-        if self.access.allow is not None and reach is not Reach.HARMLESS:
+        if self.access.allow is not None and reach is not Capability.HARMLESS:
             raise _too_far(f"The setting {name}", tokens, place)
 
     def _check_function(self, name: str, tokens: TokenList, place: int) -> None:
@@ -129,9 +131,9 @@ class Gate:
             unknown = self._unlisted() if self.access.extensions else self._unknown
             if name in unknown:
                 raise _refused(f"The function {name} {_NEW}", tokens, place)
-        elif reach is Reach.WRITES and self.access.read_only:
+        elif reach is Capability.WRITES and self.access.read_only:
             raise _read_only(tokens, place)
-        elif reach is Reach.REACHES:
+        elif reach is Capability.REACHES:
             raise _too_far(name, tokens, place)
 
     def _check_patterns(self, called: TokenList, tokens: TokenList, place: int | None) -> None:
@@ -147,8 +149,8 @@ class Gate:
         computed = [i for i in _calls(called) if _reads_computed(called, i)]
         if not texts and not computed:
             return
-        for link in linked_folders(self.access.allow):
-            met = [i for i, text in texts.items() if passes_through(text, link)]
+        for link in _links_out(self.access.allow):
+            met = [i for i, text in texts.items() if _passes_through(text, link)]
             if met or computed:
                 at = (met or computed)[0] if place is None else place
                 reason = f"A pattern could list what lies behind the link {link}, which leads out"
@@ -202,7 +204,7 @@ def _is_name(token: Token) -> bool:
 
 def _reads_computed(tokens: TokenList, call: int) -> bool:
     """Whether a call reads files whose names the text does not show."""
-    if FUNCTIONS.get(tokens[call].text.lower()) is not Reach.READS:
+    if FUNCTIONS.get(tokens[call].text.lower()) is not Capability.READS:
         return False
     first, last = tokens.split(call + 2, tokens.partner[call + 1], TokenType.COMMA)[0]
     return any(token.kind not in _PLAIN for token in tokens[first:last])
@@ -237,7 +239,7 @@ def _refused(reason: str, tokens: TokenList, place: int) -> QueryError:
 
 
 def _too_far(what: str, tokens: TokenList, place: int) -> QueryError:
-    return _refused(f"{what} {Reach.REACHES.value}", tokens, place)
+    return _refused(f"{what} {Capability.REACHES.value}", tokens, place)
 
 
 def _read_only(tokens: TokenList, place: int = 0) -> QueryError:
@@ -247,3 +249,54 @@ def _read_only(tokens: TokenList, place: int = 0) -> QueryError:
         span=tokens.span(place, place + 1),
         hint="Connect without read_only=True to change anything.",
     )
+
+
+def _links_out(allowed: Sequence[Path]) -> Iterator[Path]:
+    """The links inside allowed folders to folders outside of them.
+
+    DuckDB opens no file behind one, but a pattern with a wildcard for the link itself lists the
+    names there.
+    """
+    real = [path.resolve() for path in allowed]
+    open_ones = [path for path in allowed if path.is_dir()]
+    while open_ones:
+        try:
+            entries = list(os.scandir(open_ones.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            path = Path(entry.path)
+            if not entry.is_symlink():
+                if entry.is_dir():
+                    open_ones.append(path)
+            elif path.is_dir():
+                target = path.resolve()
+                if not any(target.is_relative_to(inside) for inside in real):
+                    yield path
+
+
+def _passes_through(pattern: str, link: Path) -> bool:
+    """Whether a pattern lists what lies behind a link."""
+    # The folder may be named through another link.
+    wanted = Path(os.path.normpath(Path.cwd() / pattern)).parts
+    return any(
+        _matches_start(wanted, path.parts) for path in (link, link.parent.resolve() / link.name)
+    )
+
+
+def _matches_start(pattern: Sequence[str], path: Sequence[str]) -> bool:
+    """Whether the first parts of a pattern match a path, and some are left."""
+    # Which part of the pattern may come next.
+    states = {0}
+    for number, name in enumerate(path):
+        after = set[int]()
+        for state in states:
+            at = state
+            while at < len(pattern) and pattern[at] == "**":
+                if number < len(path) - 1:  # It goes through no link itself.
+                    after.add(at)
+                at += 1
+            if at < len(pattern) and fnmatchcase(name.lower(), pattern[at].lower()):
+                after.add(at + 1)
+        states = after
+    return any(state < len(pattern) for state in states)

@@ -1,19 +1,15 @@
-"""SQL text for the builder: names, values, and templates with named placeholders."""
+"""SQL text for the builder: names, values and expressions."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import TokenType
 
 from covey.errors import InputError, QueryError
-from covey.prompts.template import escape_braces
-from covey.sql.dialect import Dialect, function_name
-from covey.sql.functions import BY_SPELLING
 from covey.sql.text import TokenList, quote_name, quote_text
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -135,98 +131,3 @@ def same_name(text: str, name: str) -> bool:
     """Whether an expression is just a name."""
     tokens = TokenList(text)
     return len(tokens) == 1 and tokens[0].text.lower() == name.lower() and "'" not in text
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A question with named placeholders, taken apart.
-
-    Attributes:
-        pieces: literal texts, and numbers that point into `expressions`.
-        expressions: the distinct SQL expressions of the placeholders.
-    """
-
-    pieces: tuple[str | int, ...]
-    expressions: tuple[str, ...]
-
-    def call(
-        self, function: str, dialect: Dialect | None, labels: str, options: Mapping[str, Any]
-    ) -> str:
-        """An AI call of this question.
-
-        Args:
-            function: AI.IF, AI.SCORE, AI.MARGIN or AI.CLASSIFY.
-            dialect: whose spelling; None is AI.IF(PROMPT(…)).
-            labels: SQL of the labels, "" where the function has none.
-            options: values of the call's options; None leaves one out.
-        """
-        arguments = [self._prompt(dialect), *([labels] if labels else [])]
-        given = {name: value for name, value in options.items() if value is not None}
-        arguments += [f"{name} => {sql_value(value)}" for name, value in given.items()]
-        return f"{function_name(BY_SPELLING[function], dialect)}({', '.join(arguments)})"
-
-    def _prompt(self, dialect: Dialect | None) -> str:
-        if self.pieces == (0,):
-            return self.expressions[0]
-        if dialect is Dialect.BIGQUERY:
-            fields = [
-                quote_text(p) if isinstance(p, str) else self.expressions[p] for p in self.pieces
-            ]
-            return f"({', '.join(fields)})"
-        text = "".join(escape_braces(p) if isinstance(p, str) else f"{{{p}}}" for p in self.pieces)
-        return f"PROMPT({', '.join([quote_text(text), *self.expressions])})"
-
-
-def read_template(text: str) -> Template:
-    """Read a question: `{body}`, `{t.body}` or `{upper(t.body)}`; `{{` and `}}` are braces.
-
-    Raises:
-        InputError: a brace without its partner, or a placeholder that is no expression.
-    """
-    if not isinstance(text, str):
-        raise InputError(f"A question is a text, not of type {type(text).__name__}.")
-    pieces: list[str | int] = []
-    expressions: list[str] = []
-    literal: list[str] = []
-    at = 0
-    while at < len(text):
-        pair = text[at : at + 2]
-        if pair in ("{{", "}}"):
-            literal.append(pair[0])
-            at += 2
-        elif text[at] == "{":
-            end = _placeholder_end(text, at)
-            if literal:
-                pieces.append("".join(literal))
-                literal.clear()
-            expression = sql_expression(text[at + 1 : end], "A placeholder")
-            if expression not in expressions:
-                expressions.append(expression)
-            pieces.append(expressions.index(expression))
-            at = end + 1
-        elif text[at] == "}":
-            raise InputError(
-                f"The brace at {at} of {text!r} opens nowhere. Write }}}} for a brace."
-            )
-        else:
-            literal.append(text[at])
-            at += 1
-    if literal or not pieces:
-        pieces.append("".join(literal))
-    return Template(tuple(pieces), tuple(expressions))
-
-
-def _placeholder_end(text: str, start: int) -> int:
-    """Index of the brace that closes the placeholder at `start`; quoted braces are text."""
-    quote, depth = "", 0
-    for at in range(start, len(text)):
-        character = text[at]
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "'\"":
-            quote = character
-        elif character in "{}":
-            depth += 1 if character == "{" else -1
-            if not depth:
-                return at
-    raise InputError(f"The brace at {start} of {text!r} is never closed. Write {{{{ for a brace.")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 
-class Reach(Enum):
+class Capability(Enum):
     """What something of DuckDB's can do."""
 
     HARMLESS = "only computes, or shows what the connection holds"
@@ -20,21 +20,21 @@ class Reach(Enum):
     RELIED = "changes how Covey and DuckDB read a text and its names"
 
 
-def _by_name(names: Mapping[Reach, str]) -> dict[str, Reach]:
+def _by_name(names: Mapping[Capability, str]) -> dict[str, Capability]:
     return {name: reach for reach, text in names.items() for name in text.split()}
 
 
 # Kinds of `duckdb.StatementType`. SET, PRAGMA and CALL are judged by what they name besides.
 STATEMENTS = _by_name(
     {
-        Reach.HARMLESS: """
+        Capability.HARMLESS: """
         CALL EXPLAIN MULTI PRAGMA SELECT TRANSACTION
     """,
-        Reach.WRITES: """
+        Capability.WRITES: """
         ALTER ANALYZE ATTACH COPY COPY_DATABASE CREATE CREATE_FUNC DELETE DETACH DROP
         EXECUTE EXPORT INSERT MERGE_INTO PREPARE SET UPDATE VACUUM VARIABLE_SET
     """,
-        Reach.REACHES: """
+        Capability.REACHES: """
         EXTENSION INVALID LOAD LOGICAL_PLAN RELATION
     """,
     }
@@ -43,7 +43,7 @@ STATEMENTS = _by_name(
 # Names of `duckdb_settings()`, and old spellings that it still takes.
 SETTINGS = _by_name(
     {
-        Reach.HARMLESS: """
+        Capability.HARMLESS: """
         allocator_background_threads allocator_bulk_deallocation_flush_threshold
         allocator_flush_threshold approximate_join_order_threshold arrow_large_buffer_size
         arrow_lossless_conversion arrow_output_list_view arrow_output_version
@@ -81,7 +81,7 @@ SETTINGS = _by_name(
         warnings_as_errors worker_threads write_buffer_row_group_count
         write_buffer_row_group_memory_limit zstd_min_string_length
     """,
-        Reach.REACHES: """
+        Capability.REACHES: """
         access_mode allow_community_extensions allow_extension_repositories
         allow_extensions_metadata_mismatch allow_persistent_secrets
         allow_unredacted_secrets allow_unsigned_extensions allowed_configs
@@ -98,7 +98,7 @@ SETTINGS = _by_name(
         password profile_output profiling_output redact_http_logs secret_directory
         temp_directory user username
     """,
-        Reach.RELIED: """
+        Capability.RELIED: """
         active_grammar_extensions allow_parser_override_extension current_dialect
         dialect_compatibility_mode python_enable_replacements python_scan_all_frames
     """,
@@ -108,7 +108,7 @@ SETTINGS = _by_name(
 # Names of `duckdb_functions()`, in lower case: functions, table functions, macros and pragmas.
 FUNCTIONS = _by_name(
     {
-        Reach.READS: """
+        Capability.READS: """
         glob parquet_bloom_probe parquet_file_metadata parquet_full_metadata
         parquet_kv_metadata parquet_metadata parquet_page_index parquet_scan parquet_schema
         read_blob read_csv read_csv_auto read_duckdb read_json read_json_auto
@@ -116,7 +116,7 @@ FUNCTIONS = _by_name(
         read_ndjson_objects read_parquet read_single_csv_file read_single_json_file
         read_single_parquet_file read_text sniff_csv
     """,
-        Reach.WRITES: """
+        Capability.WRITES: """
         add_parquet_key checkpoint copy_database disable_checkpoint_on_shutdown
         disable_logging disable_object_cache disable_optimizer disable_print_progress_bar
         disable_profile disable_profiling disable_progress_bar disable_verification
@@ -124,7 +124,7 @@ FUNCTIONS = _by_name(
         enable_optimizer enable_print_progress_bar enable_progress_bar enable_verification
         force_checkpoint nextval setval truncate_duckdb_logs verify_parallelism write_log
     """,
-        Reach.REACHES: """
+        Capability.REACHES: """
         add_grammar_extension arrow_scan arrow_scan_dumb create_external_resource
         deregister_external_resource destroy_external_resource
         duckdb_extension_repositories duckdb_extensions duckdb_external_resources
@@ -133,7 +133,7 @@ FUNCTIONS = _by_name(
         python_map_function query query_table register_external_resource
         register_external_resource_type remove_grammar_extension seq_scan which_secret
     """,
-        Reach.HARMLESS: """
+        Capability.HARMLESS: """
         != !__postfix !~~ !~~* % & && * ** + - ->> / // < <-> << <= <=> <@ = > >= >> @ @> ^
         ^@ __between __cast __internal_barrier __internal_compress_geometry_point
         __internal_compress_integral_ubigint __internal_compress_integral_uinteger

@@ -1,4 +1,4 @@
-"""Whose turn it is on a connection: one query after another, from whatever thread."""
+"""The lock of a connection: one query after another, from whatever thread."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ Read = Callable[[], Generator[T, None, None] | Literal[False]]
 Reading = Callable[[], Generator[Any, None, Any] | None]
 
 
-class Turns:
-    """A lock whose turns come in the order in which they were asked for.
+class ConnectionLock:
+    """A fair, reentrant lock: threads hold it in the order in which they asked for it.
 
-    A thread that has its turn may take it again, but not from within a query that it runs.
-    A result that is read in batches has the turn itself, until it is read or closed: any
-    thread may go on with it, and whoever asks for a turn meanwhile, in whatever thread, is
-    refused and does not wait for a reader who may never come back.
+    A thread that holds it may take it again, but not from within a query that it runs. A result
+    that is read in batches holds it itself, until it is read or closed: any thread may go on
+    with it, and whoever asks for the lock meanwhile, in whatever thread, is refused and does
+    not wait for a reader who may never come back.
 
     Everything here belongs to whoever holds `_changed`.
 
@@ -52,12 +52,12 @@ class Turns:
         # condition may be taken again by its thread.
         self._changed = threading.Condition()
         self._waiting: deque[object] = deque()
-        # Whose turn it is; of a result, the thread that read on last.
+        # Who holds it; of a result, the thread that read on last.
         self._thread: threading.Thread | None = None
         self._depth = 0
         self._running = False
         self._result: Reading | None = None
-        # Whether the result that has the turn waits for its reader.
+        # Whether the result that holds the lock waits for its reader.
         self._waits = False
         self.foreign = False
         forks.tell(self)
@@ -68,7 +68,7 @@ class Turns:
         self._changed = threading.Condition()
 
     def __enter__(self) -> None:
-        """Wait for one's turn.
+        """Wait for the lock.
 
         Raises:
             InputError: a result is open, this thread is in the middle of a query, or this
@@ -114,7 +114,7 @@ class Turns:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """The turn of a query that is run: nothing is done on the connection from within it.
+        """Hold it for a query that is run: nothing is done on the connection from within it.
 
         Raises:
             InputError: as `__enter__`.
@@ -127,7 +127,7 @@ class Turns:
                 self._running = False
 
     def reading(self, read: Read[T]) -> Generator[T, None, bool]:
-        """What is read in the turn of a result: from the first batch to the last, or to `close`.
+        """What is read while a result holds the lock, from the first batch to the last or `close`.
 
         Args:
             read: runs the query and gives its batches; False where nothing is left to run.
@@ -166,7 +166,7 @@ class Turns:
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """A turn before all that wait for theirs; a result that waits for its reader is closed.
+        """Hold it before all that wait; a result that waits for its reader is closed.
 
         Raises:
             InputError: this thread is in the middle of a query.
@@ -183,7 +183,7 @@ class Turns:
             self._leave()
 
     def _took_first(self) -> bool:
-        """Take the turn when it is free; False where a result waits for its reader."""
+        """Take the lock when it is free; False where a result waits for its reader."""
         with self._changed:
             self._refuse_within()
             self._changed.wait_for(lambda: not self._depth or self._waits)

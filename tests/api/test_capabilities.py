@@ -1,4 +1,4 @@
-"""What statements, functions and settings of DuckDB reach: by a list, and by trying."""
+"""What statements, functions and settings of DuckDB can do: by a list, and by trying."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import covey
-from covey.api import reach
-from covey.api.reach import FUNCTIONS, SETTINGS, STATEMENTS, Reach
+from covey.api import capabilities
+from covey.api.capabilities import FUNCTIONS, SETTINGS, STATEMENTS, Capability
 from covey.testing import PlantedModel
 from effort import EXAMPLES, SEED
 
@@ -28,7 +28,7 @@ def of_duckdb(query: str) -> set[str]:
         return {name.lower() for (name,) in fresh.execute(query).fetchall()}
 
 
-def test_every_setting_function_and_statement_of_duckdb_has_a_reach() -> None:
+def test_every_setting_function_and_statement_of_duckdb_has_a_capability() -> None:
     functions = of_duckdb("SELECT DISTINCT function_name FROM duckdb_functions()")
     # IS DISTINCT FROM and its like are operators, which no text calls.
     assert {name for name in functions if " " not in name} == FUNCTIONS.keys()
@@ -191,9 +191,9 @@ def test_what_a_database_brings_along_is_judged_where_it_is_named(folders: Path)
 def test_what_a_new_duckdb_brings_is_refused_until_it_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delitem(reach.FUNCTIONS, "pi")
-    monkeypatch.delitem(reach.SETTINGS, "threads")
-    monkeypatch.delitem(reach.STATEMENTS, "CREATE")
+    monkeypatch.delitem(capabilities.FUNCTIONS, "pi")
+    monkeypatch.delitem(capabilities.SETTINGS, "threads")
+    monkeypatch.delitem(capabilities.STATEMENTS, "CREATE")
     with covey.connect(model(), allow=[]) as con:
         for text in ("SELECT pi()", "SET threads = 1", "CREATE TABLE t (a INT)"):
             with pytest.raises(covey.QueryError):
@@ -206,7 +206,7 @@ def test_what_a_new_duckdb_brings_is_refused_until_it_is_known(
         con.run("SELECT pi(); SET threads = 1")
 
 
-@pytest.mark.parametrize("name", [n for n, r in SETTINGS.items() if r is Reach.RELIED])
+@pytest.mark.parametrize("name", [n for n, r in SETTINGS.items() if r is Capability.RELIED])
 @pytest.mark.parametrize("form", ["SET {} = true", "RESET {}", "PRAGMA {} = true"])
 def test_what_covey_relies_on_is_not_set(name: str, form: str) -> None:
     text = "no variable of Covey's own"
