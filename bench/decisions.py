@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import covey
-from covey.estimate.cost import Lengths, Work, stems, suffixes
+from covey.estimate.cost import Lengths, Work, prefixes, suffixes
 from covey.estimate.profile import ModelProfile, QuestionLengths
 from covey.optimizer.choice import NOMINAL_RATES
 from covey.prompts.question import Question
@@ -169,8 +169,8 @@ class Ledger:
     """Adds up prompts as an engine computes them that forgets nothing it will need."""
 
     def __init__(self) -> None:
-        self._stems: set[str] = set()
-        self._frames: set[tuple[str, str]] = set()
+        self._prefixes: set[str] = set()
+        self._instructions: set[tuple[str, str]] = set()
         self._prompts: set[tuple[str, tuple[str, ...]]] = set()
         # Lengths of what stands above, by the length of what is computed.
         self._below: dict[int, list[int]] = defaultdict(list)
@@ -178,7 +178,7 @@ class Ledger:
 
     def copy(self) -> Ledger:
         other = Ledger()
-        other._stems, other._frames = set(self._stems), set(self._frames)
+        other._prefixes, other._instructions = set(self._prefixes), set(self._instructions)
         other._prompts, other._new = set(self._prompts), list(self._new)
         other._below = defaultdict(list, {k: list(v) for k, v in self._below.items()})
         return other
@@ -188,20 +188,20 @@ class Ledger:
             return
         self._prompts.add((template, documents))
         anchor, above = documents[0], tokens(documents[0])
-        if anchor not in self._stems:
-            self._stems.add(anchor)
+        if anchor not in self._prefixes:
+            self._prefixes.add(anchor)
             self._new.append(above)
         size = tokens(template)
         if len(documents) == 1:
             self._below[size].append(above)
             return
-        if (template, anchor) not in self._frames:
-            self._frames.add((template, anchor))
+        if (template, anchor) not in self._instructions:
+            self._instructions.add((template, anchor))
             self._below[size].append(above)
         self._below[_CUE + tokens(documents[1])].append(above + size)
 
     def work(self) -> Work:
-        total = stems(len(self._new), Lengths.of(self._new), 0.0, math.inf)
+        total = prefixes(len(self._new), Lengths.of(self._new), 0.0, math.inf)
         for size, above in self._below.items():
             total += suffixes(
                 len(above), Lengths.fixed(float(size)), Lengths.of(above), math.inf, resident=False

@@ -115,10 +115,10 @@ def build(make: Callable[[np.random.Generator], Tokens]) -> Row:
 
 
 def join_tries(rng: np.random.Generator) -> tuple[Tokens, Tokens]:
-    """2,500 anchors of 300 tokens; frame of 60 and 2,000 partners of 2 to 8, cue of 3."""
+    """2,500 anchors of 300 tokens; instruction of 60 and 2,000 partners of 2 to 8, cue of 3."""
     anchors = equal_lengths(words(rng, 2_500 * 300), 300)
-    frame, cue = words(rng, 60), words(rng, 3)
-    partners = [np.concatenate([frame, words(rng, int(n)), cue]) for n in rng.integers(2, 9, 2_000)]
+    head, cue = words(rng, 60), words(rng, 3)
+    partners = [np.concatenate([head, words(rng, int(n)), cue]) for n in rng.integers(2, 9, 2_000)]
     offsets = np.cumsum([0, *(len(partner) for partner in partners)], dtype=np.int64)
     return anchors, Tokens(np.concatenate(partners), offsets)
 

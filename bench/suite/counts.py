@@ -4,7 +4,7 @@
 
 `published_fresh` counts by that engine's rules: each alias scans its documents once, whatever
 another alias of the same table scanned; behind a scan the first question is computed in full,
-a later one without what all judgements share; a join adds a frame for each anchor and, for
+a later one without what all judgements share; a join adds an instruction for each anchor and, for
 each pair, the partner's heading, the partner and the cue.
 """
 
@@ -83,7 +83,7 @@ def _stage_tokens(stage: Stage, tokens: CorpusTokens, scanned: bool) -> int:
         shared = tokens.judged_alike if scanned and not predicate.labels else 0
         return total + (len(pieces.tail) - shared) * len(anchors)
     partner = tokens.lengths(predicate.documents[1 - predicate.anchor])
-    total += len(pieces.frame) * len(anchors) + pieces.pair_tokens * stage.prompts
+    total += len(pieces.instruction) * len(anchors) + pieces.pair_tokens * stage.prompts
     return total + int(partner[stage.partners].sum())
 
 

@@ -2,7 +2,7 @@
 
     the distinct prefixes of preamble and document, over all anchors and filter subjects of a
         table's column, whatever the alias
-  + for each document, the distinct prefixes of what is put behind it: tails, and the frame
+  + for each document, the distinct prefixes of what is put behind it: tails, and the instruction
         and first heading of joins
   + for each anchor and question, the distinct prefixes of its partners with their tails
 
@@ -68,7 +68,7 @@ def requested_tokens(stages: Sequence[Stage], tokens: CorpusTokens) -> int:
     total = 0
     for stage in stages:
         pieces = tokens.pieces(stage.predicate)
-        fixed = len(pieces.preamble) + len(pieces.frame) + pieces.pair_tokens
+        fixed = len(pieces.preamble) + len(pieces.instruction) + pieces.pair_tokens
         total += fixed * stage.prompts
         for column, rows in zip(stage.predicate.documents, stage.rows, strict=True):
             counts = np.bincount(rows)
@@ -139,7 +139,7 @@ def behind(predicate: Predicate, tokens: CorpusTokens) -> Int32:
     pieces = tokens.pieces(predicate)
     if len(predicate.documents) == 1:
         return pieces.tail
-    return np.concatenate([pieces.frame, pieces.heading])
+    return np.concatenate([pieces.instruction, pieces.heading])
 
 
 def _partners(group: Sequence[Stage], tokens: CorpusTokens) -> Work:

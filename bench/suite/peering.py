@@ -101,7 +101,7 @@ def _describe(
     pieces = tokens.pieces(predicate)
     others = [i for i in range(len(predicate.documents)) if i != predicate.anchor]
     labels = [tokens.encoder.ids(text) for text in RAW_V1.answers(predicate.question)]
-    named = (("preamble", pieces.preamble), ("frame", pieces.frame))
+    named = (("preamble", pieces.preamble), ("instruction", pieces.instruction))
     named += (("heading", pieces.heading), ("tail", pieces.tail))
     return {
         "question": predicate.name,

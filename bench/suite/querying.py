@@ -86,7 +86,7 @@ def _join(step: Join, tokens: CorpusTokens) -> dict[str, Any]:
         "on": [list(step.equal)] if step.equal else [],
         "prompt": predicate.template,
         "selectivity": predicate.selectivity,
-        "frames": [each.frame.tolist() for each in pieces],
+        "instructions": [each.instruction.tolist() for each in pieces],
         "headings": [each.heading.tolist() for each in pieces],
         "tail": pieces[0].tail.tolist(),
     }

@@ -26,11 +26,11 @@ class Pieces:
     """The literal tokens of a predicate's prompts, each run int32.
 
     A filter or classification of one document is preamble, document, tail; a join is
-    preamble, anchor, frame, heading, partner, tail.
+    preamble, anchor, instruction, heading, partner, tail.
     """
 
     preamble: Int32
-    frame: Int32
+    instruction: Int32
     heading: Int32
     tail: Int32
 
@@ -81,7 +81,7 @@ class CorpusTokens:
         for part in self._layout.parts(predicate.question):
             found[part.role] += self.encoder.ids(part.text)
         found[Role.PREAMBLE] = self._bos + found[Role.PREAMBLE]
-        roles = (Role.PREAMBLE, Role.FRAME, Role.HEADING, Role.TAIL)
+        roles = (Role.PREAMBLE, Role.INSTRUCTION, Role.HEADING, Role.TAIL)
         return Pieces(*(np.array(found[role], dtype=np.int32) for role in roles))
 
     @cached_property

@@ -215,14 +215,14 @@ def test_quails_answers_are_those_planted(quail_peer: Any, tmp_path: Path) -> No
         [*join["headings"][1], *claims.run(row).tolist(), *join["tail"]]
         for row in range(len(claims))
     ]
-    (marked,) = forcing._marked([suffixes], [join["frames"][1]])
+    (marked,) = forcing._marked([suffixes], [join["instructions"][1]])
     groups = [
         {"key": ("c", 2), "suffixes": [tails["F11"]], "write_suffix_tokens": 11},
         {"key": ("c", 3), "suffixes": [tails["F12"][11:]]},
-        {"key": ("e", 1), "suffixes": [join["frames"][1]], "write_suffix_tokens": 43},
+        {"key": ("e", 1), "suffixes": [join["instructions"][1]], "write_suffix_tokens": 43},
         {"key": ("e", 1), "suffixes": marked},
     ]
-    groups[2]["write_suffix_tokens"] = len(join["frames"][1])
+    groups[2]["write_suffix_tokens"] = len(join["instructions"][1])
     judged = truth.judged
     expected = [judged["F11"][2], judged["F12"][3], False, *judged["SUPPORT"][:, 1]]
     assert forcing._answers(groups) == [int(each) for each in expected]

@@ -160,7 +160,7 @@ def test_a_peer_that_plans_gets_tables_prompts_and_the_whole_truth(tmp_path: Pat
     assert [each["name"] for each in plan["filters"]] == ["F11", "F13"]
     (join,) = plan["joins"]
     assert join["on"] == [["c.evidence_wiki_url", "e.id"]]
-    decoded = [tokens().encoder.decode(ids) for ids in (*join["frames"], *join["headings"])]
+    decoded = [tokens().encoder.decode(ids) for ids in (*join["instructions"], *join["headings"])]
     assert decoded[0].startswith("\n\n(The document above is DOCUMENT {0}.)")
     assert decoded[1].startswith("\n\n(The document above is DOCUMENT {1}.)")
     assert decoded[2:] == ["\n\nDOCUMENT {1}:\n", "\n\nDOCUMENT {0}:\n"]

@@ -87,7 +87,7 @@ class Plan:
 
 
 def prompt_parts(question: Question, texts: tuple[str, ...]) -> tuple[str, str, str]:
-    """Opening, stem and suffix of a prompt, by the definition in `engine.minimum`."""
+    """Preamble, shared prefix and suffix of a prompt, by the definition in `engine.minimum`."""
     parts = LAYOUT.parts(question)
     words = [part.text if part.document is None else texts[part.document] for part in parts]
     if question.arity == 0:
@@ -96,11 +96,11 @@ def prompt_parts(question: Question, texts: tuple[str, ...]) -> tuple[str, str, 
     if question.arity == 1:
         judged, tail = LAYOUT.separator + LAYOUT.judge, words[-1][:-1]
         same = takewhile(lambda pair: pair[0] == pair[1], zip(judged, tail, strict=False))
-        opening = "".join(left for left, _ in same)
-        return words[0], "".join(words[1:-1]) + opening, words[-1].removeprefix(opening)
-    before = [part.role in (Role.FRAME, Role.HEADING) for part in parts]
-    stem = next(i for i, fixed in enumerate(before) if i > anchor and not fixed)
-    return words[0], "".join(words[1:stem]), "".join(words[stem:])
+        preamble = "".join(left for left, _ in same)
+        return words[0], "".join(words[1:-1]) + preamble, words[-1].removeprefix(preamble)
+    before = [part.role in (Role.INSTRUCTION, Role.HEADING) for part in parts]
+    shared_prefix = next(i for i, fixed in enumerate(before) if i > anchor and not fixed)
+    return words[0], "".join(words[1:shared_prefix]), "".join(words[shared_prefix:])
 
 
 @cache
@@ -153,29 +153,29 @@ def expected_scores(question: Question, texts: tuple[str, ...]) -> list[float]:
 
 def brute_minimum(plan: Plan) -> int:
     """The definition of the minimum, by sets of prefixes."""
-    stems: set[tuple[int, ...]] = set()
-    openings: set[str] = set()
+    shared_prefixes: set[tuple[int, ...]] = set()
+    preambles: set[str] = set()
     total = 0
     for ticket in plan.tickets:
         suffixes: dict[str, list[list[int]]] = {}
         behind = endings(ticket.question)
         for row in ticket.rows:
             texts = tuple(plan.texts[i] for i in row)
-            opening, stem, suffix = prompt_parts(ticket.question, texts)
+            preamble, shared_prefix, suffix = prompt_parts(ticket.question, texts)
             longest = max(map(len, behind))
-            if sum(map(len, (opening, stem, suffix))) + longest > plan.limits.context:
+            if sum(map(len, (preamble, shared_prefix, suffix))) + longest > plan.limits.context:
                 continue
-            openings |= {opening}
-            stems |= prefixes([[ord(c) for c in stem]])
+            preambles |= {preamble}
+            shared_prefixes |= prefixes([[ord(c) for c in shared_prefix]])
             runs = [[ord(c) for c in suffix + ending] for ending in behind]
-            suffixes.setdefault(stem, []).extend(runs)
+            suffixes.setdefault(shared_prefix, []).extend(runs)
         total += sum(minimum_tokens(runs) for runs in suffixes.values())
-    return total + len(stems) + sum(map(len, openings))
+    return total + len(shared_prefixes) + sum(map(len, preambles))
 
 
 @st.composite
 def documents(draw: st.DrawFn) -> list[str]:
-    """Texts that share openings, contain each other, repeat, are short, are empty."""
+    """Texts that share preambles, contain each other, repeat, are short, are empty."""
     texts = draw(st.lists(st.text("ab", max_size=4), min_size=1, max_size=3))
     for _ in range(draw(st.integers(0, 7))):
         text = draw(st.sampled_from(texts)) + draw(st.text("abc", max_size=5))

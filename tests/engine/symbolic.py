@@ -21,7 +21,7 @@ from covey.prompts.layout import Layout
 
 Prompt = tuple[int, ...]
 
-# What follows a document, "ab", may be how a longer one goes on: stems contain each other.
+# What follows a document, "ab", may be how a longer one goes on: prefixes contain each other.
 LAYOUT = Layout(
     name="short",
     preamble="P:",

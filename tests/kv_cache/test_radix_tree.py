@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from covey.arrays import Int32
 from covey.engine.kv_cache.eviction import RecomputeCost
 from covey.engine.kv_cache.node import PrefixSegment, RadixNode, Segment
-from covey.engine.kv_cache.radix_tree import SHARED_BEGINNING_READS, RadixTree
+from covey.engine.kv_cache.radix_tree import SHARED_PREFIX_READS, RadixTree
 from covey.errors import InputError, RunError
 from effort import examples, scaled
 from forest.belady import fresh_token_bound
@@ -27,8 +27,8 @@ def ids(*tokens: int) -> Int32:
     return np.array(tokens, dtype=np.int32)
 
 
-def new_tree(capacity: int, opening: Int32 | None = None, key_tokens: int = 1) -> RadixTree:
-    return RadixTree(capacity, COST, ids() if opening is None else opening, key_tokens)
+def new_tree(capacity: int, preamble: Int32 | None = None, key_tokens: int = 1) -> RadixTree:
+    return RadixTree(capacity, COST, ids() if preamble is None else preamble, key_tokens)
 
 
 def grow(
@@ -69,11 +69,11 @@ class TreeMachine(RuleBasedStateMachine):
 
     @initialize(
         capacity=st.integers(1, 24),
-        opening=st.integers(0, 3),
+        preamble=st.integers(0, 3),
         key_tokens=st.sampled_from([1, 1, 3]),
     )
-    def start(self, capacity: int, opening: int, key_tokens: int) -> None:
-        self.tree = new_tree(capacity, ids(*range(7, 7 + min(opening, capacity))), key_tokens)
+    def start(self, capacity: int, preamble: int, key_tokens: int) -> None:
+        self.tree = new_tree(capacity, ids(*range(7, 7 + min(preamble, capacity))), key_tokens)
         self.written: dict[int, list[int]] = {}
         self.locks: list[RadixNode] = []
         self.filling: list[RadixNode] = []
@@ -95,7 +95,7 @@ class TreeMachine(RuleBasedStateMachine):
                 self.written[slot + i] = text[: position + i + 1]
 
     def known(self, tokens: list[int]) -> int:
-        """How many of the tokens behind the opening are computed, by the nodes."""
+        """How many of the tokens behind the preamble are computed, by the nodes."""
         best = 0
         for node in nodes_of(self.tree):
             text = text_of(node)[self.tree.root.length :]
@@ -219,7 +219,7 @@ class TreeMachine(RuleBasedStateMachine):
         was, reads = node.unfinished, node.reads
         self.tree.finish(node)
         if was:
-            assert not node.unfinished and node.reads == max(reads, SHARED_BEGINNING_READS)
+            assert not node.unfinished and node.reads == max(reads, SHARED_PREFIX_READS)
 
     @invariant()
     def the_books_balance(self) -> None:
@@ -274,7 +274,7 @@ def test_a_node_lives_until_the_prompts_below_it_are_packed() -> None:
         assert not grow(tree, node, ids(number)).resident
         assert node.resident
     tree.finish(node)
-    assert node.resident and node.reads == SHARED_BEGINNING_READS, "a document may begin with it"
+    assert node.resident and node.reads == SHARED_PREFIX_READS, "a document may begin with it"
     grow(tree, tree.root, ids(*range(10, 17)))
     assert not node.resident and tree.free == 10
 

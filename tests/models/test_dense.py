@@ -169,7 +169,7 @@ def keep_all(batch: ForwardBatch, slots: Any) -> ForwardBatch:
 
 
 def branching_prompts(seed: int, count: int) -> list[list[int]]:
-    """Prompts that grow from each other: shared stems, prefixes of others, duplicates."""
+    """Prompts that grow from each other: shared beginnings, prefixes of others, duplicates."""
     rng = np.random.default_rng(seed)
     prompts = [rng.integers(0, VOCAB, 90).tolist()]
     while len(prompts) < count:

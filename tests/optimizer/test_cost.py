@@ -13,8 +13,8 @@ from covey.estimate.cost import (
     Work,
     dominates,
     frontier,
+    prefixes,
     speed_of_light,
-    stems,
     suffixes,
 )
 from covey.estimate.rates import Rates, assumed_rates
@@ -27,12 +27,12 @@ COUNTS = st.floats(0, 1e6)
 LISTS = st.lists(st.integers(0, 5000), min_size=1, max_size=20)
 
 
-def brute(stem: int, tails: list[int]) -> tuple[int, int]:
-    """Fresh tokens and pairs of one stem and the suffixes behind it, counted one by one."""
-    pairs = sum(range(1, stem + 1))
+def brute(prefix: int, tails: list[int]) -> tuple[int, int]:
+    """Fresh tokens and pairs of one prefix and the suffixes behind it, counted one by one."""
+    pairs = sum(range(1, prefix + 1))
     for tail in tails:
-        pairs += sum(stem + i for i in range(1, tail + 1))
-    return stem + sum(tails), pairs
+        pairs += sum(prefix + i for i in range(1, tail + 1))
+    return prefix + sum(tails), pairs
 
 
 def test_lengths_of_known_texts() -> None:
@@ -56,10 +56,10 @@ def test_a_join_counted_token_by_token(documents, around, partners) -> None:
     for document in documents:
         f, p = brute(document + around, partners)
         fresh, pairs = fresh + f, pairs + p
-    stem = Lengths.of(documents) + Lengths.fixed(around)
+    prefix = Lengths.of(documents) + Lengths.fixed(around)
     count = len(documents) * len(partners)
-    work = stems(len(documents), Lengths.of(documents), around, 1024) + suffixes(
-        count, Lengths.of(partners), stem, 1024, anchors=len(documents)
+    work = prefixes(len(documents), Lengths.of(documents), around, 1024) + suffixes(
+        count, Lengths.of(partners), prefix, 1024, anchors=len(documents)
     )
     assert work.prompts == count
     assert work.fresh == pytest.approx(fresh)
@@ -71,15 +71,15 @@ def test_a_join_counted_token_by_token(documents, around, partners) -> None:
 
 def test_what_is_kept_is_written_and_what_is_behind_it_reads_it() -> None:
     hundred = Lengths.fixed(100)
-    assert stems(10, hundred, 20, 1000, kept=True).written == 1200
-    assert stems(10, hundred, 20, 1000, kept=True).peak == 1200
-    assert stems(10, hundred, 20, 1000).written == 0
-    stem = Lengths.fixed(120)
-    assert suffixes(50, Lengths.fixed(5), stem, 1000, anchors=10).read == 10 * 120
-    assert suffixes(50, Lengths.fixed(5), stem, 1000).read == 50 * 120
-    # One stem with suffixes for four passes is read four times.
-    assert suffixes(800, Lengths.fixed(5), stem, 1000, anchors=1).read == 4 * 120
-    assert suffixes(50, Lengths.fixed(5), stem, 1000, resident=False).read == 0
+    assert prefixes(10, hundred, 20, 1000, kept=True).written == 1200
+    assert prefixes(10, hundred, 20, 1000, kept=True).peak == 1200
+    assert prefixes(10, hundred, 20, 1000).written == 0
+    prefix = Lengths.fixed(120)
+    assert suffixes(50, Lengths.fixed(5), prefix, 1000, anchors=10).read == 10 * 120
+    assert suffixes(50, Lengths.fixed(5), prefix, 1000).read == 50 * 120
+    # One prefix with suffixes for four passes is read four times.
+    assert suffixes(800, Lengths.fixed(5), prefix, 1000, anchors=1).read == 4 * 120
+    assert suffixes(50, Lengths.fixed(5), prefix, 1000, resident=False).read == 0
 
 
 @given(COUNTS, COUNTS, st.integers(1, 3000), st.integers(0, 40), st.booleans())
@@ -87,7 +87,7 @@ def test_work_adds_up(one, other, length, around, kept) -> None:
     lengths = Lengths.fixed(length)
 
     def work(count: float) -> Work:
-        return stems(count, lengths, around, 512, kept=kept) + suffixes(
+        return prefixes(count, lengths, around, 512, kept=kept) + suffixes(
             count, Lengths.fixed(7), lengths, 512
         )
 
@@ -102,9 +102,9 @@ def test_work_adds_up(one, other, length, around, kept) -> None:
 @given(COUNTS, COUNTS, LISTS, LISTS)
 def test_more_rows_never_cost_less(one, more, documents, partners) -> None:
     def axes(count: float) -> list[float]:
-        stem = Lengths.of(documents)
-        work = stems(count, stem, 3, 512, kept=True)
-        work += suffixes(count * 2, Lengths.of(partners), stem, 512, anchors=count)
+        prefix = Lengths.of(documents)
+        work = prefixes(count, prefix, 3, 512, kept=True)
+        work += suffixes(count * 2, Lengths.of(partners), prefix, 512, anchors=count)
         rate = assumed_rates(QWEN, H200)
         seconds = [speed_of_light(work, QWEN, H200).total, rate.seconds(work)]
         return [*work.axes, work.requested, work.prompts, work.passes, *seconds]
@@ -172,7 +172,7 @@ def test_expected_time_is_passes_tokens_and_pairs() -> None:
 
 
 def test_the_datasheet_alone_is_never_faster_than_light() -> None:
-    work = stems(1e4, Lengths.fixed(300), 20, 16384, kept=True)
+    work = prefixes(1e4, Lengths.fixed(300), 20, 16384, kept=True)
     light = speed_of_light(work, QWEN, H200).total
     assert light < assumed_rates(QWEN, H200).seconds(work) < 4 * light
 

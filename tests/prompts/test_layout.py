@@ -116,7 +116,7 @@ def test_parts_name_what_is_shared() -> None:
     assert roles == [
         Role.PREAMBLE,
         Role.DOCUMENT,
-        Role.FRAME,
+        Role.INSTRUCTION,
         Role.HEADING,
         Role.DOCUMENT,
         Role.TAIL,

@@ -2,8 +2,8 @@
 
 A folder of work holds `work.json` and `work.npz`: the stages of one query with the rows that
 survive under the planted truth, as token ids. Texts are not repeated: a prompt is put
-together from preamble, anchor, frame, heading, partner and tail. The peer writes `result.json`
-and, where it has them, `said.npz` beside them.
+together from preamble, anchor, instruction, heading, partner and tail. The peer writes
+`result.json` and, where it has them, `said.npz` beside them.
 
     python PEER.py --model MODEL --settings '{"batch": 8}' [--seconds N] FOLDER [FOLDER ...]
 
@@ -53,7 +53,7 @@ class Stage:
     Attributes:
         question: the predicate's name.
         labels: token ids of each label, empty for a judgement.
-        pieces: token ids of preamble, frame, heading and tail.
+        pieces: token ids of preamble, instruction, heading and tail.
         anchor, partner: the columns of the documents; partner None where there is one.
         anchors, partners: (n,) rows of each prompt.
         answers: (n,) planted answers: 1 or 0, or an index of labels.
@@ -78,7 +78,7 @@ class Stage:
     def prompt(self, index: int) -> list[int]:
         """The token ids of one prompt."""
         ids = self.pieces["preamble"] + self.anchor.run(int(self.anchors[index]))
-        ids += self.pieces["frame"] + self.pieces["heading"]
+        ids += self.pieces["instruction"] + self.pieces["heading"]
         if self.partner is not None:
             ids += self.partner.run(int(self.partners[index]))
         return ids + self.pieces["tail"]

@@ -218,7 +218,7 @@ class Forcing:
                     pair = (row, suffix.row) if suffix.anchor == 0 else (suffix.row, row)
                     found.append(int(truth[pair]))
                 elif group.get("write_suffix_tokens") == len(suffix):
-                    found.append(0)  # a join's frame, whose answer nobody reads
+                    found.append(0)  # a join's instruction, whose answer nobody reads
                 else:
                     found.append(int(self._truth[self._filter(alias, suffix)][row]))
         return found
@@ -235,11 +235,11 @@ class Forcing:
             raise ValueError(f"no filter of {alias} ends as the engine's prompt does")
         return str(fitting[0])
 
-    def _marked(self, suffixes: Any, frames: Any) -> list[list[Suffix]]:
+    def _marked(self, suffixes: Any, instructions: Any) -> list[list[Suffix]]:
         """Every stage's suffixes, marked with what they ask."""
         marked = []
         for stage, texts in enumerate(suffixes):
-            join, anchor = self._join(list(frames[stage]))
+            join, anchor = self._join(list(instructions[stage]))
             heading, tail = join["headings"][anchor], join["tail"]
             rows = self._rows[join["tables"][1 - anchor]]
             own = []
@@ -254,13 +254,13 @@ class Forcing:
             marked.append(own)
         return marked
 
-    def _join(self, frame: list[int]) -> tuple[dict[str, Any], int]:
-        """The join, and which of its documents is the anchor, that a frame belongs to."""
+    def _join(self, instruction: list[int]) -> tuple[dict[str, Any], int]:
+        """The join, and which of its documents is the anchor, that an instruction belongs to."""
         for join in self._plan["joins"]:
             for anchor in (0, 1):
-                if join["frames"][anchor] == frame:
+                if join["instructions"][anchor] == instruction:
                     return join, anchor
-        raise ValueError("the engine's frame is that of no join of the query")
+        raise ValueError("the engine's instruction is that of no join of the query")
 
 
 class Planted:

@@ -87,7 +87,7 @@ class BatchBuilder:
         self._ranges: list[JobRange] = []
         self._filled: list[tuple[int, list[PrefixSegment]]] = []
         self._cut: tuple[OpenSuffix, int, int] | None = None
-        self._opening = 0
+        self._preamble = 0
         self._read: set[RadixNode] = set()
         self._locks: list[tuple[RadixNode, OpenSuffix | None]] = []
         self._closed = False
@@ -126,10 +126,10 @@ class BatchBuilder:
                 self._tree.give_back(node, suffix.segments)
         return bool(locks)
 
-    def add_opening(self) -> None:
+    def add_preamble(self) -> None:
         """Begin with the tokens before every document."""
         root = self._tree.root
-        self._opening = self.rows = root.length
+        self._preamble = self.rows = root.length
         self.fill(0, root, root.length)
 
     def add(
@@ -154,13 +154,13 @@ class BatchBuilder:
         """The keys and values of `count` rows fill a node further."""
         self._filled.append((row, self._tree.fill(node, count)))
 
-    def cut_suffix(self, suffix: OpenSuffix, stem: int) -> None:
-        """The last range ends inside a suffix; `stem` tokens stand above the suffix."""
-        self._cut = (suffix, stem, self._ranges[-1].row)
+    def cut_suffix(self, suffix: OpenSuffix, prefix_length: int) -> None:
+        """The last range ends inside a suffix; `prefix_length` tokens stand above the suffix."""
+        self._cut = (suffix, prefix_length, self._ranges[-1].row)
 
     def build(self) -> PackedBatch:
         """Pack the ranges."""
-        columns = _Columns(self._tree.root.tokens[: self._opening])
+        columns = _Columns(self._tree.root.tokens[: self._preamble])
         for _, group in groupby(self._ranges, key=lambda each: each.job):
             columns.add(list(group))
         slot_mapping = np.full(self.rows, -1, dtype=np.int32)
@@ -169,8 +169,8 @@ class BatchBuilder:
                 slot_mapping[row : row + length] = np.arange(slot, slot + length)
                 row += length
         if self._cut is not None:
-            suffix, stem, first = self._cut
-            rows, places = columns.open_suffix(first, stem)
+            suffix, prefix_length, first = self._cut
+            rows, places = columns.open_suffix(first, prefix_length)
             slot_mapping[rows] = suffix.writing(places)
         return columns.packed(slot_mapping)
 
@@ -178,10 +178,10 @@ class BatchBuilder:
 class _Columns:
     """The columns of a batch, job after job."""
 
-    def __init__(self, opening: Int32) -> None:
-        count = len(opening)
+    def __init__(self, preamble: Int32) -> None:
+        count = len(preamble)
         self._rows = count
-        self._tokens = [opening]
+        self._tokens = [preamble]
         self._positions = [np.arange(count, dtype=np.int32)]
         self._subtree_ends = [np.full(count, count, dtype=np.int32)]
         self._logits_indices: list[Int64] = [np.empty(0, dtype=np.int64)]
@@ -216,7 +216,7 @@ class _Columns:
         first, last = (int(o) + self._rows for o in packed.offsets[number : number + 2])
         low, high = seen.offsets[number : number + 2].tolist()
         trie, base = piece.job.forest.documents, piece.job.base
-        # Ancestors with one end are one range of positions: first the opening, seen by all.
+        # Ancestors with one end are one range of positions: first the preamble, seen by all.
         groups = [(0, base, last)]
         for node, tokens, stop in zip(
             seen.nodes[low:high].tolist(),
@@ -243,16 +243,16 @@ class _Columns:
                 slot = int(slots[left])
                 self._prefix.append((first, int(stops[left]), slot, slot + right - left))
 
-    def open_suffix(self, first: int, stem: int) -> tuple[Int64, Int64]:
+    def open_suffix(self, first: int, prefix_length: int) -> tuple[Int64, Int64]:
         """Rows of the last job, from `first` on, of a suffix that goes on after the batch.
 
         Returns:
-            the rows, and their places in the suffix, which follows `stem` tokens.
+            the rows, and their places in the suffix, which follows `prefix_length` tokens.
         """
         rows = self._open[-1]
         rows = rows[rows >= first]
         offset = self._rows - len(self._positions[-1])
-        places = self._positions[-1][rows - offset].astype(np.int64) - stem
+        places = self._positions[-1][rows - offset].astype(np.int64) - prefix_length
         return rows[places >= 0], places[places >= 0]
 
     def packed(self, slot_mapping: Int32) -> PackedBatch:

@@ -49,17 +49,17 @@ def rows_by_prompt(prompt: Int64, rows: Int64, prompts: int) -> Rows:
 
 @dataclass(eq=False)
 class Job:
-    """Prompts that share a forest of stems and suffixes.
+    """Prompts that share a forest of prefixes and suffixes.
 
     Attributes:
         ticket: the batch they belong to.
-        forest: stems without the opening, and suffixes.
+        forest: shared prefixes without the preamble, and suffixes.
         base: tokens above the forest's.
         whole: runs in one batch of its own, reading and leaving nothing in the KV cache.
         reads: see `PromptBatch.reads`.
         documents: (d,) int64 anchors in the order of their hosts.
         document_offsets: (hosts + 1,) int64 into `documents`.
-        document_tokens: (hosts,) int64, tokens of the anchor, the frame not counted.
+        document_tokens: (hosts,) int64, tokens of the anchor, the instruction not counted.
         rows: whose answers the prompts are.
         minimum: (hosts,) int64, tokens that each adds to the session's minimum.
         done: (hosts,) bool, those whose prompts have all been packed.
@@ -133,6 +133,6 @@ class Job:
             host = np.searchsorted(forest.chosen.offsets, prompts, side="right") - 1
             path = forest.chosen.path[prompts].astype(np.int64)
         trie, node = forest.documents, forest.hosts[host]
-        stem = trie.depth[node] + trie.end[node] - trie.start[node]
-        length: Int64 = self.base + stem + forest.suffixes.lengths[path]
+        prefix = trie.depth[node] + trie.end[node] - trie.start[node]
+        length: Int64 = self.base + prefix + forest.suffixes.lengths[path]
         return length

@@ -1,13 +1,13 @@
 """The least tokens that a session's prompts need, counted while it runs.
 
-**Definition.** A prompt is the model's opening (begin-of-text token and the layout's
-preamble), its *stem* (the anchor document and what its question adds before anything
-varies: the frame and first heading of a join, the opening that all judgements share) and
+**Definition.** A prompt is the preamble (begin-of-text token and the layout's), its *shared
+prefix* (the anchor document and what its question adds before anything varies: the
+instruction and first heading of a join, the words with which all judgements begin) and
 its *suffix* (partners and cue, or the rest of the question). The minimum is
 
-    the opening, once
-  + the distinct prefixes of all stems of the session, once, whatever batch they came in
-  + for each batch and stem, the distinct prefixes of the suffixes asked of it.
+    the preamble, once
+  + the trie of all shared prefixes of the session, once, whatever batch they came in
+  + for each batch and shared prefix, the trie of the suffixes asked of it.
 
 Suffixes count per batch because they are dropped at once. A prompt without an anchor counts
 in full.
@@ -23,8 +23,8 @@ from covey.prompts.forest import Trie, overlap
 from covey.prompts.tokens import gather
 
 
-class SeenStems:
-    """Every stem of a session so far, sorted as a trie sorts its paths.
+class SeenPrefixes:
+    """Every shared prefix of a session so far, sorted as a trie sorts its paths.
 
     Args:
         spill_bytes: see `TokenColumn`.
@@ -64,7 +64,7 @@ class SeenStems:
         return added
 
     def _places(self, trie: Trie) -> Int64:
-        """How many known stems stand before each path: a binary search of all at once."""
+        """How many known prefixes stand before each path: a binary search of all at once."""
         flat, starts = trie.column.flat, trie.column.offsets[trie.rows]
         low = np.zeros(trie.paths, dtype=np.int64)
         high = np.full(trie.paths, len(self._starts), dtype=np.int64)

@@ -10,9 +10,9 @@ from covey.arrays import Int64, offsets_of
 from covey.engine.base import PromptBatch
 from covey.engine.jobs import Job, Rows, rows_by_prompt
 from covey.engine.limits import Limits
-from covey.engine.minimum import SeenStems
+from covey.engine.minimum import SeenPrefixes
 from covey.engine.pairs import Pairs, distinct_ids
-from covey.engine.questions import QuestionTokens, literal, stem_tokens, suffix_tokens
+from covey.engine.questions import QuestionTokens, literal, prefix_tokens, suffix_tokens
 from covey.engine.reads import Reads
 from covey.prompts.forest import (
     Forest,
@@ -39,8 +39,8 @@ class JobPlanner:
         self._documents = documents
         self._limits = limits
         self._reads = reads
-        self._opening_counted = False
-        self._seen = SeenStems(limits.spill_bytes)
+        self._preamble_counted = False
+        self._seen = SeenPrefixes(limits.spill_bytes)
 
     def failures(self, batch: PromptBatch, asked: QuestionTokens, pairs: Pairs) -> dict[int, str]:
         """The rows of some pairs that cannot run, and why; their documents must be ensured."""
@@ -92,14 +92,14 @@ class JobPlanner:
             return
         pairs = _probed(pairs, asked, nodes)
         suffixes = suffix_tokens(asked, pairs.partners, self._documents)
-        room = len(asked.opening) + len(asked.head) + len(asked.frame)
+        room = len(asked.preamble) + len(asked.examples) + len(asked.instruction)
         room += 2 * int(suffixes.lengths.max())
         fits = self._documents.lengths(pairs.anchors) + room <= self._limits.slots
         self._reads.drop(np.setdiff1d(queued, pairs.anchors[fits], assume_unique=True))
         if fits.any():
             fitting = pairs.of_anchors(fits)
             tree = build_trie(suffixes)
-            totals = np.cumsum(self._documents.lengths(fitting.anchors) + len(asked.head))
+            totals = np.cumsum(self._documents.lengths(fitting.anchors) + len(asked.examples))
             slices = (totals - 1) // self._limits.job_tokens
             for number in np.unique(slices).tolist():
                 part = fitting.of_anchors(slices == number)
@@ -110,23 +110,23 @@ class JobPlanner:
     def _job(
         self, ticket: int, reads: float, asked: QuestionTokens, pairs: Pairs, tree: Trie
     ) -> Job:
-        exact = build_trie(stem_tokens(asked, pairs.anchors, self._documents))
+        exact = build_trie(prefix_tokens(asked, pairs.anchors, self._documents))
         placed = ends_last(exact)
         forest = _forest(placed, tree, pairs)
         minimum = self._least(asked, placed, forest)
         flat = flatten(exact, self._limits.node_tokens)
-        stems = placed if flat is exact else ends_last(flat)
+        prefixes = placed if flat is exact else ends_last(flat)
         suffixes = flatten(tree, self._limits.node_tokens)
-        if stems is not placed or suffixes is not tree:
-            forest = _forest(stems, suffixes, pairs)
+        if prefixes is not placed or suffixes is not tree:
+            forest = _forest(prefixes, suffixes, pairs)
         return self._made(ticket, reads, asked, pairs, forest, minimum)
 
-    def _least(self, asked: QuestionTokens, stems: Trie, forest: Forest) -> Int64:
+    def _least(self, asked: QuestionTokens, prefixes: Trie, forest: Forest) -> Int64:
         """(hosts,) int64: what each host adds to the session's minimum."""
-        least = self._seen.add(stems)[np.argsort(stems.path_node)] + forest.widths
-        if not self._opening_counted:
-            self._opening_counted = True
-            least[0] += len(asked.opening)
+        least = self._seen.add(prefixes)[np.argsort(prefixes.path_node)] + forest.widths
+        if not self._preamble_counted:
+            self._preamble_counted = True
+            least[0] += len(asked.preamble)
         return least
 
     def _made(
@@ -141,16 +141,16 @@ class JobPlanner:
         host = forest.host_of(np.arange(len(pairs.anchors)))
         order = np.argsort(host, kind="stable")
         trie, nodes = forest.documents, forest.hosts
-        stem = trie.depth[nodes] + trie.end[nodes] - trie.start[nodes]
+        prefix = trie.depth[nodes] + trie.end[nodes] - trie.start[nodes]
         return Job(
             ticket=ticket,
             forest=forest,
-            base=len(asked.opening),
+            base=len(asked.preamble),
             whole=False,
             reads=reads,
             documents=pairs.anchors[order],
             document_offsets=offsets_of(np.bincount(host, minlength=len(nodes))),
-            document_tokens=stem - len(asked.frame),
+            document_tokens=prefix - len(asked.instruction),
             rows=_rows(forest, pairs),
             minimum=minimum,
         )
@@ -158,20 +158,20 @@ class JobPlanner:
     def _alone(self, ticket: int, asked: QuestionTokens, pairs: Pairs) -> Job:
         """The one prompt of a question without documents."""
         suffixes = suffix_tokens(asked, pairs.partners, self._documents)
-        forest = ask_all(build_trie(literal(asked.opening)), build_trie(suffixes))
+        forest = ask_all(build_trie(literal(asked.preamble)), build_trie(suffixes))
         return _whole_job(ticket, forest, pairs.rows, pairs.partner_of, np.array([forest.size]))
 
     def _whole(
         self, ticket: int, asked: QuestionTokens, pairs: Pairs, suffixes: Tokens
     ) -> Iterator[Job]:
         """Jobs of anchors that the KV cache cannot hold: each runs inside one forward batch."""
-        exact = build_trie(stem_tokens(asked, pairs.anchors, self._documents))
+        exact = build_trie(prefix_tokens(asked, pairs.anchors, self._documents))
         every = _forest(exact, build_trie(suffixes), pairs)
         minimum = self._least(asked, exact, every)
         host = every.host_of(np.arange(len(pairs.anchors)))
         counted: set[int] = set()
         for number in range(len(pairs.anchors)):
-            stem = self._stem(asked, pairs.anchors[number : number + 1])
+            prefix = self._prefix_trie(asked, pairs.anchors[number : number + 1])
             mine = np.flatnonzero(pairs.anchor_of == number)
             totals = np.cumsum(suffixes.lengths[pairs.partner_of[mine]])
             groups = (totals - 1) // self._limits.budget
@@ -179,18 +179,18 @@ class JobPlanner:
                 inside = mine[groups == group]
                 chosen = pairs.partner_of[inside]
                 tree = build_trie(concatenate([(suffixes, chosen)]))
-                forest = ask_all(stem, tree)
+                forest = ask_all(prefix, tree)
                 at = int(host[number])
                 least = 0 if at in counted else int(minimum[at])
                 counted.add(at)
                 place = np.arange(len(inside), dtype=np.int64)
                 yield _whole_job(ticket, forest, pairs.rows[inside], place, np.array([least]))
 
-    def _stem(self, asked: QuestionTokens, anchor: Int64) -> Trie:
-        """The trie of one stem with its opening."""
-        stem = stem_tokens(asked, anchor, self._documents)
+    def _prefix_trie(self, asked: QuestionTokens, anchor: Int64) -> Trie:
+        """The trie of one prefix with its preamble."""
+        prefix = prefix_tokens(asked, anchor, self._documents)
         first = np.zeros(1, dtype=np.int64)
-        return build_trie(concatenate([(literal(asked.opening), first), (stem, first)]))
+        return build_trie(concatenate([(literal(asked.preamble), first), (prefix, first)]))
 
 
 def _probed(pairs: Pairs, asked: QuestionTokens, nodes: Int64 | None) -> Pairs:
@@ -216,10 +216,10 @@ def _probed(pairs: Pairs, asked: QuestionTokens, nodes: Int64 | None) -> Pairs:
     return Pairs(rows, pairs.anchors, pairs.anchor_of, partners, partner_of)
 
 
-def _forest(stems: Trie, suffixes: Trie, pairs: Pairs) -> Forest:
+def _forest(prefixes: Trie, suffixes: Trie, pairs: Pairs) -> Forest:
     if pairs.all:
-        return ask_all(stems, suffixes)
-    return ask_pairs(stems, suffixes, pairs.anchor_of, pairs.partner_of)
+        return ask_all(prefixes, suffixes)
+    return ask_pairs(prefixes, suffixes, pairs.anchor_of, pairs.partner_of)
 
 
 def _rows(forest: Forest, pairs: Pairs) -> Rows:

@@ -27,13 +27,13 @@ _REQUEST = 8
 
 @dataclass(frozen=True, slots=True)
 class QuestionTokens:
-    """A question's prompts: opening + head + anchor + frame + suffix + probe.
+    """A question's prompts: preamble + examples + anchor + instruction + suffix + probe.
 
     Attributes:
         anchor: index of the anchor, None for a question without documents.
-        opening: (o,) int32, equal for all questions that have documents.
-        head: (h,) int32, the examples: what follows the opening in all prompts.
-        frame: (f,) int32, what follows the anchor before anything varies.
+        preamble: (p,) int32, equal for all questions that have documents.
+        examples: (e,) int32, what follows the preamble in all prompts; empty without any.
+        instruction: (i,) int32, what follows the anchor before anything varies.
         suffix: the pieces behind it: literal tokens, or the index of a partner.
         probes: what a row is asked behind its suffix, one answer each: the nodes of
             `tree`, or a question about each label. None for one answer at the suffix's end.
@@ -42,9 +42,9 @@ class QuestionTokens:
     """
 
     anchor: int | None
-    opening: Int32
-    head: Int32
-    frame: Int32
+    preamble: Int32
+    examples: Int32
+    instruction: Int32
     suffix: tuple[Int32 | int, ...]
     probes: Tokens | None = None
     tree: LabelTree | None = None
@@ -59,7 +59,8 @@ class QuestionTokens:
     def fixed(self) -> int:
         """Tokens of the longest prompt that are no document's."""
         longest = 0 if self.probes is None else int(self.probes.lengths.max())
-        return len(self.opening) + len(self.head) + len(self.frame) + self._literal + longest
+        fixed = len(self.preamble) + len(self.examples) + len(self.instruction)
+        return fixed + self._literal + longest
 
     @property
     def _literal(self) -> int:
@@ -78,8 +79,8 @@ class QuestionTokens:
         else:
             suffix = self._literal + build_trie(self.probes).size
         return QuestionLengths(
-            opening=len(self.opening) + len(self.head),
-            frame=len(self.frame),
+            preamble=len(self.preamble) + len(self.examples),
+            instruction=len(self.instruction),
             suffix=suffix,
             prompts=prompts,
             asked=asked,
@@ -108,7 +109,7 @@ class QuestionEncoder:
         bos: the token every prompt begins with, or None.
 
     Attributes:
-        opening: (o,) int32, the tokens before every anchor.
+        preamble: (p,) int32, the tokens before every anchor.
     """
 
     def __init__(self, layout: Layout, encoder: Encoder, bos: int | None) -> None:
@@ -118,7 +119,7 @@ class QuestionEncoder:
         probes = [Question(QuestionKind.JUDGE, text, 1) for text in _PROBES]
         parts = layout.parts(probes[0])
         before = [part.text for part in parts if part.role is Role.PREAMBLE]
-        self.opening = self._ids(self._bos, *before)
+        self.preamble = self._ids(self._bos, *before)
         tails = [self._ids([], layout.parts(probe)[-1].text) for probe in probes]
         # All judgements of one document go on alike behind it: part of what is kept of it.
         self._judged = tails[0][: _common(*tails)]
@@ -135,26 +136,26 @@ class QuestionEncoder:
         stepwise = tree is not None and self._is_stepwise(question, tree)
         if question.arity == 0:
             tail = self._ids([], *(part.text for part in parts))
-            opening, none = self._ids(self._bos), self._ids([])
-            return QuestionTokens(None, opening, none, none, (tail,), probes, tree, stepwise)
+            preamble, none = self._ids(self._bos), self._ids([])
+            return QuestionTokens(None, preamble, none, none, (tail,), probes, tree, stepwise)
         first = next(i for i, part in enumerate(parts) if part.role is Role.DOCUMENT)
-        head = self._ids([], *(p.text for p in parts[:first] if p.role is Role.EXAMPLES))
-        frame, suffix = self._behind(question, parts[first + 1 :], stepwise)
+        examples = self._ids([], *(p.text for p in parts[:first] if p.role is Role.EXAMPLES))
+        instruction, suffix = self._behind(question, parts[first + 1 :], stepwise)
         return QuestionTokens(
-            question.anchor, self.opening, head, frame, suffix, probes, tree, stepwise
+            question.anchor, self.preamble, examples, instruction, suffix, probes, tree, stepwise
         )
 
     def _behind(
         self, question: Question, parts: Sequence[Part], stepwise: bool
     ) -> tuple[Int32, tuple[Int32 | int, ...]]:
-        """Frame and suffix: what stands behind the anchor."""
-        frame: list[int] = []
+        """Instruction and suffix: what stands behind the anchor."""
+        instruction: list[int] = []
         suffix: list[Int32 | int] = []
         for part in parts:
             if part.document is not None:
                 suffix.append(part.document)
             elif question.arity > 1 and not suffix:
-                frame += self._encoder.ids(part.text)
+                instruction += self._encoder.ids(part.text)
             else:
                 suffix.append(self._ids([], part.text))
         if question.arity == 1:
@@ -163,7 +164,7 @@ class QuestionEncoder:
             shared = len(tail) if stepwise else _common(tail, self._judged)
             shared = min(shared, len(tail) - 1)
             return tail[:shared], (tail[shared:],)
-        return self._ids(frame), tuple(suffix)
+        return self._ids(instruction), tuple(suffix)
 
     def _tree(self, question: Question) -> LabelTree:
         runs = [self._encoder.ids(text) for text in self._layout.answers(question)]
@@ -250,14 +251,15 @@ def column(runs: Sequence[Int32]) -> Tokens:
     return Tokens(np.concatenate(runs).astype(np.int32), offsets)
 
 
-def stem_tokens(asked: QuestionTokens, anchors: Int64, documents: DocumentTokens) -> Tokens:
-    """Head, anchor and frame of each anchor, which must be ensured; (n,) ids give n runs."""
+def prefix_tokens(asked: QuestionTokens, anchors: Int64, documents: DocumentTokens) -> Tokens:
+    """The shared prefixes without the preamble; (n,) ids, which must be ensured, give n runs."""
     rows = np.arange(len(anchors), dtype=np.int64)
     taken = documents.take(anchors)
-    if not len(asked.frame) and not len(asked.head):
+    if not len(asked.instruction) and not len(asked.examples):
         return taken
     same = np.zeros_like(rows)
-    return concatenate([(literal(asked.head), same), (taken, rows), (literal(asked.frame), same)])
+    before, behind = literal(asked.examples), literal(asked.instruction)
+    return concatenate([(before, same), (taken, rows), (behind, same)])
 
 
 def suffix_tokens(asked: QuestionTokens, partners: Int64, documents: DocumentTokens) -> Tokens:

@@ -8,10 +8,10 @@ Jobs queue in the order of their tickets. A forward batch takes, until it is ful
 3. the next nodes of the lowest job's forest, in depth-first order.
 
 What is read or filled is locked until the forward batch is packed; they run in the order
-they were packed, so a slot that is given away is read before it is written again. A stem gets
-slots when something reads it later: the rest of its own subtree in a later forward batch,
-another `PromptBatch` in the queue, or one to come (`PromptBatch.reads`). All else leaves
-nothing behind.
+they were packed, so a slot that is given away is read before it is written again. A prefix
+gets slots when something reads it later: the rest of its own subtree in a later forward
+batch, another `PromptBatch` in the queue, or one to come (`PromptBatch.reads`). All else
+leaves nothing behind.
 
 **No deadlock.** Between forward batches only the path of cut work is locked, and cut work goes
 on first. No job has a path that cannot fit the KV cache (see `covey.engine.planning`), so that
@@ -49,7 +49,7 @@ class Visit:
         begin: place in the stream up to which it is packed.
         border: where its own tokens end.
         end: where the visit ends.
-        stem: tokens above its suffixes.
+        prefix_length: tokens above its suffixes.
         suffix: where the open suffix is, once one was cut.
     """
 
@@ -59,7 +59,7 @@ class Visit:
     begin: int
     border: int
     end: int
-    stem: int
+    prefix_length: int
     suffix: OpenSuffix | None = None
 
 
@@ -67,7 +67,7 @@ class Scheduler:
     """Packs the queue's prompts into forward batches.
 
     Args:
-        tree: the resident stems.
+        tree: the resident prefixes.
         max_batched_tokens: new tokens of a batch.
         reads: what is expected of each document.
         finished: told of minimum tokens whose prompts have all been packed.
@@ -124,7 +124,7 @@ class Scheduler:
     def _fill(self, builder: BatchBuilder) -> None:
         if not self._opened:
             self._opened = True
-            builder.add_opening()
+            builder.add_preamble()
         if self._visit is not None:
             self._advance(builder, self._visit)
         while builder.room and self._jobs:
@@ -224,7 +224,7 @@ class Scheduler:
             begin=work.begin,
             border=int(border[0]),
             end=int(border[0]) if host is None else int(forest.node_first[work.node + 1]),
-            stem=job.base
+            prefix_length=job.base
             + int(trie.depth[work.node] + trie.end[work.node] - trie.start[work.node]),
         )
         if not work.alone:
@@ -255,7 +255,7 @@ class Scheduler:
             visit.begin = end
         if end < visit.end:
             if end > visit.border and visit.suffix is not None:
-                builder.cut_suffix(visit.suffix, visit.stem)
+                builder.cut_suffix(visit.suffix, visit.prefix_length)
             builder.close()
             return
         self._visit = None
@@ -277,7 +277,7 @@ class Scheduler:
         return reads > 0 and self._tree.is_worth_keeping(above.end, count, reads)
 
     def _complete(self, job: Job, first: int, stop: int, node: RadixNode | None) -> None:
-        """All prompts of some hosts are packed; the stem of a single one ends at `node`."""
+        """All prompts of some hosts are packed; the prefix of a single one ends at `node`."""
         self._finished(job.finish(first, stop))
         if not job.whole:
             documents = job.documents_of(first, stop)

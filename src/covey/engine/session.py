@@ -80,7 +80,7 @@ class LocalSession:
         self._reads = Reads()
         self._planner = JobPlanner(self._tokens, limits, self._reads)
         cost = RecomputeCost(spec.flops_per_token / _FLOPS, spec.flops_per_pair / _FLOPS)
-        self._tree = RadixTree(limits.slots, cost, self._questions.opening, limits.node_tokens + 1)
+        self._tree = RadixTree(limits.slots, cost, self._questions.preamble, limits.node_tokens + 1)
         self._scheduler = Scheduler(self._tree, limits.budget, self._reads, self._count_minimum)
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="covey-tokens")
         self._queue: deque[Work] = deque()

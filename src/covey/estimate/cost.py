@@ -1,7 +1,7 @@
 """What inference work costs: counts that add up, and the time they take.
 
-A piece of work is a forest of prompts (`covey.prompts.forest`): *stems*, which are an anchor
-document with what stands before and behind it, and *suffixes* behind the stems. Counts are
+A piece of work is a forest of prompts (`covey.prompts.forest`): *shared prefixes*, an anchor
+document with what stands before and behind it, and *suffixes* behind them. Counts are
 expected values and may be fractions; lengths are tokens. All here is data and arithmetic.
 """
 
@@ -126,18 +126,18 @@ class Work:
         return (self.fresh, self.pairs, self.written, self.read, self.peak)
 
 
-def stems(
+def prefixes(
     count: float, document: Lengths, around: float, budget: float, *, kept: bool = False
 ) -> Work:
-    """Compute stems: `count` documents with what all of them have around them.
+    """Compute shared prefixes: `count` documents with what all of them have around them.
 
-    Token i of a stem attends to itself and the i before it, so that a stem of n tokens has
+    Token i of a prefix attends to itself and the i before it, so that a prefix of n tokens has
     n(n + 1)/2 pairs.
 
     Args:
         count: distinct documents.
         document: their lengths.
-        around: tokens that are computed with each of them, such as a frame.
+        around: tokens that are computed with each of them, such as an instruction.
         budget: fresh tokens of a pass.
         kept: whether their keys and values are stored for work in later passes.
     """
@@ -156,36 +156,36 @@ def stems(
 def suffixes(
     count: float,
     suffix: Lengths,
-    stem: Lengths,
+    prefix: Lengths,
     budget: float,
     *,
     anchors: float | None = None,
     resident: bool = True,
 ) -> Work:
-    """Compute suffixes behind stems that are there already: each gives one answer.
+    """Compute suffixes behind shared prefixes that are there already: each gives one answer.
 
-    A suffix of s tokens behind a stem of c has s·c + s(s + 1)/2 pairs. The keys and values
-    of a stem are read once for each pass that holds suffixes of it.
+    A suffix of s tokens behind a prefix of c has s·c + s(s + 1)/2 pairs. The keys and values
+    of a prefix are read once for each pass that holds suffixes of it.
 
     Args:
         count: prompts.
         suffix: lengths of what is computed for each prompt alone.
-        stem: lengths of what stands before it.
+        prefix: lengths of what stands before it.
         budget: fresh tokens of a pass.
-        anchors: distinct stems; None where every prompt has one of its own.
-        resident: whether the stems are read from the arena, and not computed in the same pass.
+        anchors: distinct prefixes; None where every prompt has one of its own.
+        resident: whether the prefixes are read from the arena, and not computed in the same pass.
     """
     stems_read = count if anchors is None else min(anchors, count)
     fresh = count * suffix.mean
     passes = fresh / budget
-    # A stem is read in as many passes as its suffixes fill, and in one at least.
+    # A prefix is read in as many passes as its suffixes fill, and in one at least.
     readings = max(stems_read, passes)
     return Work(
         prompts=count,
-        requested=count * (stem.mean + suffix.mean),
+        requested=count * (prefix.mean + suffix.mean),
         fresh=fresh,
-        pairs=count * (suffix.mean * stem.mean + (suffix.square + suffix.mean) / 2.0),
-        read=readings * stem.mean if resident else 0.0,
+        pairs=count * (suffix.mean * prefix.mean + (suffix.square + suffix.mean) / 2.0),
+        read=readings * prefix.mean if resident else 0.0,
         passes=passes,
     )
 

@@ -171,12 +171,12 @@ class Tally:
 
     Attributes:
         scale: what its prompts count for in all rows.
-        stem_scale: the same for its anchors.
+        prefix_scale: the same for its anchors.
         prompts: distinct prompts.
         stored, stored_true: answers of earlier runs, and those of them that are TRUE.
-        stems: lengths of the anchors that nothing computed before.
+        prefixes: lengths of the anchors that nothing computed before.
         shared: share of their tokens that begin like another anchor.
-        reframed: anchors that are there, but not with this call's frame behind them.
+        new_instructions: anchors that are there, but not with this call's instruction behind them.
         anchors: anchors of all its batches.
         before: by prompt, length of its anchor.
         partners: by prompt, length of its other documents.
@@ -186,13 +186,13 @@ class Tally:
     """
 
     scale: float = 1.0
-    stem_scale: float = 1.0
+    prefix_scale: float = 1.0
     prompts: float = 0.0
     stored: int = 0
     stored_true: int = 0
-    stems: Lengths = NO_TEXTS
+    prefixes: Lengths = NO_TEXTS
     shared: float = 0.0
-    reframed: float = 0.0
+    new_instructions: float = 0.0
     anchors: float = 0.0
     before: Lengths = NO_TEXTS
     partners: Lengths = NO_TEXTS

@@ -40,18 +40,18 @@ class QuestionLengths:
     """Tokens of a question's prompts that are no document's.
 
     Attributes:
-        opening: before the anchor, equal for all prompts of a question.
-        frame: behind the anchor, before anything varies.
+        preamble: before the anchor, equal for all prompts of a question.
+        instruction: behind the anchor, before anything varies.
         suffix: literal tokens behind that, without the partners, and what is read of the
             labels of one row.
         prompts: prompts that one row is counted as: one for each label that is asked by itself.
-        asked: literal tokens behind the frame of all these prompts, computed once or not.
+        asked: literal tokens behind the instruction of all these prompts, computed once or not.
         later: of a classification that goes step by step, None of another.
         prior: of each document without content that is asked about before the others.
     """
 
-    opening: int
-    frame: int
+    preamble: int
+    instruction: int
     suffix: int
     prompts: int
     asked: int
@@ -117,15 +117,15 @@ class ByteMeasure:
         for part in self._layout.parts(question):
             sizes[part.role] += len(part.text.encode(errors="replace"))
         tokens = {role: round(size / BYTES_A_TOKEN) for role, size in sizes.items()}
-        frame = tokens[Role.FRAME]
-        opening = tokens[Role.PREAMBLE] + tokens[Role.EXAMPLES]
+        instruction = tokens[Role.INSTRUCTION]
+        preamble = tokens[Role.PREAMBLE] + tokens[Role.EXAMPLES]
         literal = tokens[Role.HEADING] + tokens[Role.TAIL]
         texts = self._endings(question)
         endings = round(sum(len(text.encode(errors="replace")) for text in texts) / BYTES_A_TOKEN)
         prompts = max(len(texts), 1)
         prior = () if question.content_free is None else self.documents(CONTENT_FREE)
         return QuestionLengths(
-            opening, frame, literal + endings, prompts, prompts * literal + endings,
+            preamble, instruction, literal + endings, prompts, prompts * literal + endings,
             prior=tuple(map(int, prior)),
         )  # fmt: skip
 

@@ -60,7 +60,7 @@ class DryAsker:
         self._room = room
         self._questions: dict[Question, int] = {}
         self._stems = _Marks()
-        self._framed: defaultdict[object, _Marks] = defaultdict(_Marks)
+        self._instructions: defaultdict[object, _Marks] = defaultdict(_Marks)
         self._held = _Marks()
         self._holding = 0.0
         self._anchors: dict[int, list[Int64]] = {}
@@ -160,11 +160,11 @@ class DryAsker:
         anchors = np.unique(column)
         new = self._stems.mark(anchors)
         self._anchors.setdefault(call.index, []).append(new)
-        tally.stems |= Lengths.of(self._lengths.lengths(new))
-        # Judgements of one document share their frame, a join's is its own.
-        frame = question.kind if question.arity == 1 else question
-        framed = self._framed[frame].mark(anchors)
-        tally.reframed += len(framed) - len(np.intersect1d(framed, new))
+        tally.prefixes |= Lengths.of(self._lengths.lengths(new))
+        # Judgements of one document share their instruction, a join has its own.
+        instruction = question.kind if question.arity == 1 else question
+        instructed = self._instructions[instruction].mark(anchors)
+        tally.new_instructions += len(instructed) - len(np.intersect1d(instructed, new))
         tally.anchors += len(anchors)
         if reads > 0 or question.arity > 1:
             tally.kept = True

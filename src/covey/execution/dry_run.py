@@ -173,7 +173,7 @@ class DryRun:
             tally = asker.tallies.get(ask.call)
             if tally is not None:
                 tally.scale = min(tally.scale, lacking)
-                tally.stem_scale = min(tally.stem_scale, lacking)
+                tally.prefix_scale = min(tally.prefix_scale, lacking)
                 tally.limited = True
 
     def _scale(self, ask: Ask, asker: DryAsker, whole: set[str]) -> None:
@@ -185,7 +185,7 @@ class DryRun:
             tally.scale *= 1.0 if column.table in whole else self._column_scale(column)
         anchor = ask.anchor_documents
         if anchor is not None and anchor.table not in whole:
-            tally.stem_scale = self._column_scale(anchor)
+            tally.prefix_scale = self._column_scale(anchor)
 
     def _mark_copies(self, asker: DryAsker) -> None:
         """Count the calls that may ask each other's prompts, where answers say which do."""
@@ -292,7 +292,7 @@ class DryRun:
         for index in self._plan.on_demand:
             tally = asker.tallies.get(index)
             if tally is not None and tally.scale == 1.0:
-                tally.scale = tally.stem_scale = scale
+                tally.scale = tally.prefix_scale = scale
 
 
 @contextmanager

@@ -302,12 +302,12 @@ class _Choice:
         sources = frozenset(self._source(column) for column in ask.documents)
         texts = self._facts.texts[anchor]
         distinct = texts.distinct / texts.rows if texts.rows else 1.0
-        frame = float(asked.frame)
+        anchor_length, instruction = self._length(anchor), float(asked.instruction)
         source = self._source(anchor)
         # Columns that read alike are one: a table that is joined with itself.
         content = tuple(self._facts.texts[column] for column in ask.documents)
         prompt, read = (self._number(each) for each in ((call.question, content), texts))
-        return AskCost(prompt, read, source, sources, distinct, self._length(anchor), frame, suffix)
+        return AskCost(prompt, read, source, sources, distinct, anchor_length, instruction, suffix)
 
     def _number(self, each: object) -> int:
         return self._numbers.setdefault(each, len(self._numbers))

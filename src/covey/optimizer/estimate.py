@@ -17,8 +17,8 @@ import numpy as np
 from covey.estimate.cost import (
     Lengths,
     Work,
+    prefixes,
     speed_of_light,
-    stems,
     suffixes,
 )
 from covey.estimate.figures import Bound, Range
@@ -179,17 +179,17 @@ def _run(result: DryResult, calls: Sequence[AICall], profile: ModelProfile, boun
         bound: whether the least, the likely or all steps of a classification count.
     """
     works = {}
-    opening = 0
+    preamble = 0
     for call in calls:
         tally = result.tallies.get(call.index)
         if tally is not None:
             lengths = profile.measure.question(call.question)
-            opening = max(opening, lengths.opening if call.question.arity else 0)
+            preamble = max(preamble, lengths.preamble if call.question.arity else 0)
             works[call.index] = _work(call.question, tally, profile, bound)
-    scale = max((t.stem_scale for t in result.tallies.values()), default=1.0)
+    scale = max((t.prefix_scale for t in result.tallies.values()), default=1.0)
     priors = _priors(result, calls, profile, bound)
-    total = sum([*works.values(), priors], Work(fresh=float(opening)))
-    return _Run(replace(total, peak=opening + result.peak * scale), works)
+    total = sum([*works.values(), priors], Work(fresh=float(preamble)))
+    return _Run(replace(total, peak=preamble + result.peak * scale), works)
 
 
 def _priors(
@@ -200,7 +200,7 @@ def _priors(
     At most each question computes them anew, where they are not kept for the next.
     """
     work = Work()
-    asked, framed = set[Question](), set[object]()
+    asked, instructed = set[Question](), set[object]()
     for call in calls:
         plain = call.question.content_free
         tally = result.tallies.get(call.index)
@@ -209,11 +209,11 @@ def _priors(
         asked.add(plain)
         documents = np.array(profile.measure.question(call.question).prior, dtype=np.float64)
         own = Tally(prompts=float(len(documents)), anchors=float(len(documents)))
-        # Judgements of one document share their frame, a join's is its own.
-        frame = plain.kind if plain.arity == 1 else plain
-        if frame not in framed or bound is Bound.HIGH:
-            own.stems |= Lengths.of(documents)
-        framed.add(frame)
+        # Judgements of one document share their instruction, a join has its own.
+        instruction = plain.kind if plain.arity == 1 else plain
+        if instruction not in instructed or bound is Bound.HIGH:
+            own.prefixes |= Lengths.of(documents)
+        instructed.add(instruction)
         own.before |= Lengths.of(documents)
         own.partners |= Lengths.of(documents * max(plain.arity - 1, 0))
         if len(documents):
@@ -269,23 +269,23 @@ def _work(question: Question, tally: Tally, profile: ModelProfile, bound: Bound)
     """The work of one call's question, in all rows; `bound` as in `_run`."""
     budget = _NO_BUDGET if profile.costs is None else float(profile.costs.budget)
     fixed = profile.measure.question(question)
-    frame = Lengths.fixed(fixed.frame)
+    instruction = Lengths.fixed(fixed.instruction)
     before = tally.before if question.arity else Lengths()
-    new = stems(tally.stems.count, tally.stems, fixed.frame, budget, kept=tally.kept)
-    new = new.times((1.0 - tally.shared) * tally.stem_scale)
-    framed = suffixes(tally.reframed * tally.stem_scale, frame, before, budget)
-    whole = Lengths.fixed(fixed.opening + fixed.frame) + before
+    new = prefixes(tally.prefixes.count, tally.prefixes, fixed.instruction, budget, kept=tally.kept)
+    new = new.times((1.0 - tally.shared) * tally.prefix_scale)
+    instructed = suffixes(tally.new_instructions * tally.prefix_scale, instruction, before, budget)
+    whole = Lengths.fixed(fixed.preamble + fixed.instruction) + before
     tails = suffixes(
         tally.prompts * tally.scale,
         tally.partners + Lengths.fixed(fixed.suffix),
         whole,
         budget,
-        anchors=tally.anchors * tally.stem_scale,
-        resident=not tally.stems.count,
+        anchors=tally.anchors * tally.prefix_scale,
+        resident=not tally.prefixes.count,
     )
     requested = fixed.prompts * (whole + tally.partners).mean + fixed.asked
     tails = replace(tails, requested=tails.prompts * requested)
-    work = new + replace(framed, prompts=0.0, requested=0.0) + tails
+    work = new + replace(instructed, prompts=0.0, requested=0.0) + tails
     passes = 1.0
     steps = 0.0 if fixed.later is None else fixed.later.count.at(bound)
     if fixed.later is not None and steps:

@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from covey.estimate.cost import Lengths, Work, frontier, stems, suffixes
+from covey.estimate.cost import Lengths, Work, frontier, prefixes, suffixes
 from covey.logical.calls import AICall
 from covey.logical.query_blocks import Expr
 
@@ -59,7 +59,7 @@ class AskCost:
         sources: of all documents.
         distinct: share of the anchors' rows that differ.
         document: lengths of the anchor.
-        frame: tokens behind it, once an anchor and question.
+        instruction: tokens behind it, once an anchor and question.
         suffix: lengths of the rest.
         needed: share of the rows that the calls before it in its condition leave open.
     """
@@ -70,7 +70,7 @@ class AskCost:
     sources: frozenset[int]
     distinct: float
     document: Lengths
-    frame: float
+    instruction: float
     suffix: Lengths
     needed: float = 1.0
 
@@ -242,13 +242,13 @@ class Orders:
         anchors = min(count, self._rows_left(ask.source, done) * ask.distinct)
         paired = len(ask.sources) > 1
         if resident:
-            framed = Lengths.fixed(ask.frame if paired else 0.0)
-            above = suffixes(anchors, framed, ask.document, self._budget)
+            instructed = Lengths.fixed(ask.instruction if paired else 0.0)
+            above = suffixes(anchors, instructed, ask.document, self._budget)
         else:
-            above = stems(anchors, ask.document, ask.frame, self._budget, kept=True)
-        stem = ask.document + Lengths.fixed(ask.frame)
+            above = prefixes(anchors, ask.document, ask.instruction, self._budget, kept=True)
+        prefix = ask.document + Lengths.fixed(ask.instruction)
         below = suffixes(
-            count, ask.suffix, stem, self._budget, anchors=anchors, resident=resident or paired
+            count, ask.suffix, prefix, self._budget, anchors=anchors, resident=resident or paired
         )
         return above + below
 

@@ -9,7 +9,7 @@ Shapes of `raw-v1`, `+` between parts:
 
     no document     task question + cue
     one document    preamble + document + task question + cue
-    several         preamble + anchor + frame (note, task question)
+    several         preamble + anchor + instruction (note, task question)
                     + (heading + document) for each partner + cue
     classify one    preamble + document + task question, categories and cue
     classify more   preamble + anchor + note + (heading + document) for each partner
@@ -34,12 +34,12 @@ from covey.prompts.template import parse_template
 
 
 class Role(Enum):
-    """What a part is for. Parts up to and including FRAME depend on the anchor alone."""
+    """What a part is for. Parts up to and including INSTRUCTION depend on the anchor alone."""
 
     PREAMBLE = "preamble"
     EXAMPLES = "examples"
     DOCUMENT = "document"
-    FRAME = "frame"
+    INSTRUCTION = "instruction"
     HEADING = "heading"
     TAIL = "tail"
 
@@ -139,7 +139,7 @@ class Layout:
         parts.append(Part(Role.DOCUMENT, document=anchor))
         if question.arity > 1:
             note = self.separator + self.note.replace("{i}", _mark(anchor))
-            parts.append(Part(Role.FRAME, note + (task or "")))
+            parts.append(Part(Role.INSTRUCTION, note + (task or "")))
         for index in range(question.arity):
             if index != anchor:
                 heading = self.separator + self.heading.replace("{i}", _mark(index))

@@ -1,4 +1,4 @@
-"""The prompts' beginnings whose keys and values are resident, as a radix tree by token.
+"""The shared prefixes whose keys and values are resident, as a radix tree by token.
 
 Bookkeeping only; `pool` holds the tensors. A node's tokens lie in slots of its own: in one
 segment, for which neighbours are evicted if need be, or in several where locked nodes stand
@@ -16,7 +16,7 @@ evicted (see `eviction`) and leaves its plan to the node above, which is read wh
 that is unfinished then if it was, and has its reads if they are more.
 
 A *read* of a document is a batch that will ask about it as its anchor. Nodes at which a
-document's prompts part from each other stay while reads of it are expected.
+document's prefixes end stay while reads of it are expected.
 
     node, known = tree.match(tree.root, tokens)
     node = tree.insert(node, tokens[known:], unfinished=False)   # None: unlock something first
@@ -33,33 +33,33 @@ from covey.engine.kv_cache.eviction import EvictionQueue, RecomputeCost
 from covey.engine.kv_cache.node import PrefixSegment, RadixNode, Segment, clip
 from covey.errors import InputError, RunError
 
-# What a beginning that two documents shared is worth when its batch is over: a further
+# What a prefix that two documents share is worth when its batch is over: a further
 # document may begin with it. Little, so that it goes before what will surely be read.
-SHARED_BEGINNING_READS = 0.1
+SHARED_PREFIX_READS = 0.1
 
 
 class RadixTree:
-    """The resident beginnings of a session's prompts.
+    """The resident shared prefixes of a session.
 
     Args:
         capacity: slots.
         cost: of computing tokens again.
-        opening: tokens before every document; they stay for the whole session.
+        preamble: tokens before every document; they stay for the whole session.
         key_tokens: shares of fewer tokens are not looked for, at least 1.
 
     Attributes:
-        root: the opening's node, always locked.
+        root: the preamble's node, always locked.
         locked: slots, as in the module's text.
         peak: the most slots that were locked or kept at a time.
         evictions: nodes evicted.
 
     Raises:
         InputError: there are no slots.
-        RunError: too few for the opening.
+        RunError: too few for the preamble.
     """
 
     def __init__(
-        self, capacity: int, cost: RecomputeCost, opening: Int32, key_tokens: int = 1
+        self, capacity: int, cost: RecomputeCost, preamble: Int32, key_tokens: int = 1
     ) -> None:
         if capacity < 1:
             raise InputError(f"a KV cache needs at least one slot, not {capacity}")
@@ -74,10 +74,10 @@ class RadixTree:
         self._numbers = itertools.count()
         self._nodes_of: dict[int, set[RadixNode]] = {}
         self._reads: dict[int, float] = {}
-        self.root = RadixNode(next(self._numbers), None, opening, references=1)
-        if len(opening):
-            self._check_fits(len(opening))
-            self.root.segments = self._allocate(self.root, len(opening))
+        self.root = RadixNode(next(self._numbers), None, preamble, references=1)
+        if len(preamble):
+            self._check_fits(len(preamble))
+            self.root.segments = self._allocate(self.root, len(preamble))
 
     @property
     def free(self) -> int:
@@ -193,7 +193,7 @@ class RadixTree:
         """All prompts below a node that was `unfinished` have been packed."""
         if node.resident and node.unfinished:
             node.unfinished = False
-            node.reads = max(node.reads, SHARED_BEGINNING_READS)
+            node.reads = max(node.reads, SHARED_PREFIX_READS)
             self._settle(node)
 
     def expect(self, document: int, node: RadixNode | None, reads: float) -> None:

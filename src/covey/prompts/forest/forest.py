@@ -48,7 +48,7 @@ class Forest:
     Attributes:
         documents: the trie of preamble and document.
         suffixes: the trie of everything after the document, up to the cue. A row is one
-            question's tail; a frame, heading, partner and cue; or, to read a label's
+            question's tail; an instruction, heading, partner and cue; or, to read a label's
             tokens one by one, a tail and the label's first 0, 1, 2 … tokens.
         hosts: (hosts,) int64, document nodes, ascending.
         chosen: the pairs, None where every suffix is asked of every host.

@@ -232,7 +232,7 @@ def ends_last(trie: Trie) -> Trie:
 
     Such a run's end becomes a node without tokens, the last child of the node at which it
     ended. What hangs on it then comes after the longer runs in the stream, so that a chain
-    of runs, each the opening of the next, is one unbroken stretch of tokens.
+    of runs, each the beginning of the next, is one unbroken stretch of tokens.
     """
     ends = distinct(trie.path_node)
     inner = ends[trie.subtree_end[ends] > ends + 1]
