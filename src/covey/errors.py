@@ -9,6 +9,7 @@ interface; `RunError` a run that failed or was stopped after it began.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -87,6 +88,11 @@ class QueryError(CoveyError):
             lines.append(self.hint)
         lines.append(self.done)
         return "\n".join(lines)
+
+    def replaced(self, **changes: Any) -> QueryError:
+        """The same error with another reason, sql, span, hint or done."""
+        kept = {name: getattr(self, name) for name in ("reason", "sql", "span", "hint", "done")}
+        return type(self)(**kept | changes)
 
 
 class UnsupportedError(QueryError):

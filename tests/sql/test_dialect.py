@@ -8,9 +8,8 @@ import pytest
 
 import covey
 from covey.errors import InputError, QueryError, UnsupportedError
-from covey.sql.call_parser import find_calls
+from covey.sql.call_parser import detect, find_calls
 from covey.sql.dialect import Dialect
-from covey.sql.spelling import detect
 from covey.sql.text import TokenList
 from covey.testing import PlantedModel
 

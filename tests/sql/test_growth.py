@@ -9,7 +9,7 @@ from covey.errors import QueryError
 from covey.estimate.forecast import UNKNOWN
 from covey.optimizer.estimate import scenarios
 from covey.sql.bind import Binder
-from covey.sql.boolean import MOST_LEVELS
+from covey.sql.boolean import DEEPEST_PART
 from covey.testing import PlantedModel
 
 
@@ -142,7 +142,7 @@ def test_a_type_too_deep_for_a_result_is_refused_before_anything_is_asked(con):
 
 
 def test_what_is_nested_too_deep_to_look_into_is_a_leaf():
-    depth = MOST_LEVELS + 10
+    depth = DEEPEST_PART + 10
     text = "CASE WHEN a THEN " * depth + "x" + " END" * depth
     with covey.connect(model=PlantedModel(lambda question, documents: 1.0)) as con:
         con.sql("CREATE TABLE t AS SELECT true AS a, 'x' AS b").run()

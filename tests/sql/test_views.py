@@ -10,7 +10,7 @@ import pytest
 
 import covey
 from covey.errors import QueryError, RunError, UnsupportedError
-from covey.sql.relations import relation_names
+from covey.sql.scopes import relation_names
 from covey.sql.text import TokenList
 from covey.testing import PlantedModel
 

@@ -15,7 +15,7 @@ from covey.api.capabilities import FUNCTIONS, SETTINGS, STATEMENTS, Capability
 from covey.errors import QueryError
 from covey.sql.bind import Binder, statement_kinds
 from covey.sql.edited_text import EditedText
-from covey.sql.structure import is_query, only_reads
+from covey.sql.statements import is_query, only_reads
 from covey.sql.text import Token, TokenList, read_tokens
 
 # Name and text of what a database brings along when it is opened or attached; later ones are
@@ -116,11 +116,10 @@ class AccessCheck:
             return
         reach = SETTINGS.get(name)
         if reach is Capability.RELIED:
-            raise QueryError(
+            raise tokens.error(
                 f"The setting {name} is Covey's own: it {reach.value}",
-                sql=tokens.text,
-                span=tokens.span(place, place + 1),
-                hint="Make data of Python's known with con.register('name', data).",
+                tokens.span(place, place + 1),
+                "Make data of Python's known with con.register('name', data).",
             )
         if self.access.allow is not None and reach is not Capability.HARMLESS:
             raise _too_far(f"The setting {name}", tokens, place)
@@ -230,11 +229,10 @@ def _names_secret(tokens: TokenList) -> bool:
 
 
 def _refused(reason: str, tokens: TokenList, place: int) -> QueryError:
-    return QueryError(
+    return tokens.error(
         reason,
-        sql=tokens.text,
-        span=tokens.span(place, place + 1),
-        hint="Connect without allow=[…] and read_only=True for what is trusted with all of it.",
+        tokens.span(place, place + 1),
+        "Connect without allow=[…] and read_only=True for what is trusted with all of it.",
     )
 
 
@@ -243,11 +241,10 @@ def _too_far(what: str, tokens: TokenList, place: int) -> QueryError:
 
 
 def _read_only(tokens: TokenList, place: int = 0) -> QueryError:
-    return QueryError(
+    return tokens.error(
         "This connection is read-only",
-        sql=tokens.text,
-        span=tokens.span(place, place + 1),
-        hint="Connect without read_only=True to change anything.",
+        tokens.span(place, place + 1),
+        "Connect without read_only=True to change anything.",
     )
 
 

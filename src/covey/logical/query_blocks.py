@@ -1,7 +1,7 @@
 """The shape of a statement as far as planning needs it: places only, no SQL text.
 
-Everything is a span of the user's text. What cannot be given this shape is not
-planned, which is always allowed: it runs by demand iteration.
+What cannot be given this shape is not planned, which is always allowed: its calls are answered
+by running the statement again until no answer is missing (fixpoint re-execution).
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ class Expr:
     """An expression and the parts whose evaluation may be skipped.
 
     Attributes:
-        kind: how `parts` are combined; a LEAF has none that may be skipped, but its
-            parts (arguments of functions, operands) may themselves have some.
+        kind: how `parts` are combined. By kind they are
+            AND, OR, COALESCE: the operands, `a AND b AND c`: a, b, c;
+            NOT: the operand;
+            CASE: conditions and values in turn, then the value of ELSE if there is one,
+            `CASE WHEN a THEN b ELSE c END`: a, b, c;
+            CASE_OF: the operand and then those of CASE, `CASE x WHEN a THEN b END`: x, a, b;
+            FILTER: the condition, then the arguments, `sum(a) FILTER (WHERE b)`: b, a;
+            COMPARE: an AI call, then the column, `t.a = AI.CLASSIFY(…)`: AI.CLASSIFY(…), t.a;
+            LEAF: none that may be skipped, but arguments and operands may have such parts.
         span: its place.
-        parts: operands of AND, OR, COALESCE; the operand of NOT; for CASE its
-            conditions and values in turn, then the ELSE value if there is one (CASE_OF
-            has the operand of `CASE x WHEN …` before them); for an
-            aggregate with FILTER the condition, then its arguments; for the comparison of an
-            AI call with a column the call, then the column.
+        parts: see `kind`.
         calls: indexes of the AI calls inside it.
     """
 
@@ -50,15 +53,15 @@ class Expr:
 
 @dataclass(frozen=True, slots=True)
 class FromItem:
-    """One entry of a FROM clause.
+    """One entry of a FROM clause, here `FROM main.t AS x(i, j) TABLESAMPLE 10%`.
 
     Attributes:
-        span: the relation as written, without its alias.
-        end: where the entry ends, its alias included.
-        alias: the name its columns go by.
-        has_alias: whether the alias is written behind it.
-        sample: TABLESAMPLE and its arguments, behind the alias.
-        names: of columns, in brackets behind the alias: `(i, j)`.
+        span: the relation as written, `main.t`.
+        end: where the entry ends, behind `10%`.
+        alias: the name its columns go by: `x`, and `t` where no alias is written.
+        has_alias: whether the alias is written.
+        sample: `TABLESAMPLE 10%`.
+        names: of columns, with their brackets: `(i, j)`.
     """
 
     span: TextSpan
@@ -75,7 +78,7 @@ class FromItem:
 
 
 class JoinKind(Enum):
-    """How a source joins those before it in FROM."""
+    """How an entry of FROM joins those before it."""
 
     INNER = "inner"
     LEFT = "left"
@@ -87,14 +90,14 @@ class JoinKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A source of FROM after the first.
+    """An entry of FROM after the first, here `FROM t LEFT JOIN u ON t.k = u.k AND u.b`.
 
     Attributes:
-        kind: CROSS and the comma count as INNER.
-        on: conjuncts of its ON; empty for USING and NATURAL.
+        kind: LEFT; CROSS and the comma count as INNER.
+        on: the conjuncts `t.k = u.k` and `u.b`; empty for USING and NATURAL.
         end: where its text ends; the text of FROM up to here is a FROM of its own.
         merges: whether USING or NATURAL gives columns of both sides one name.
-        words: LEFT JOIN and the like; None of a comma.
+        words: `LEFT JOIN`; None of a comma.
     """
 
     kind: JoinKind
@@ -110,22 +113,26 @@ class QueryBlock:
 
     Attributes:
         span: from SELECT (or FROM) to its end.
-        scope: spans of the common table expressions it can see, outermost first.
-        recursive: whether one of those WITH clauses is recursive.
-        exists: whether it is the whole of an EXISTS: its first row decides.
-        cte: the innermost common table expression it is in: name and span.
+        scope: the tables of WITH that it can see, outermost first, each from its name on:
+            `a AS (SELECT 1)` of `WITH a AS (SELECT 1) SELECT * FROM a`.
+        recursive: whether one of those WITH clauses is RECURSIVE.
         alone: whether it is no operand of UNION, INTERSECT or EXCEPT.
-        union: of an operand of UNION, all operands, where their columns go by place, they
-            keep all rows and none reads the others; else None.
         top: whether its rows are the rows of the statement.
+        exists: whether it is the whole of an EXISTS, so that its first row decides.
+        cte: the innermost table of WITH that it is in, `SELECT 1` above: its name `a` and its
+            place as in `scope`.
+        union: of an operand of UNION, all of `SELECT 1 UNION ALL SELECT 2`, where columns go by
+            place, all rows are kept and no operand reads the others; else None.
         sources: the entries of FROM, None where its form is not planned.
         joins: one for each source after the first.
-        reason: why it is not planned.
-        where: conjuncts of WHERE.
-        items: the items of SELECT that hold a call.
-        outputs: every expression of the other clauses that holds a call, by keyword.
+        reason: why it is not planned: "it has no FROM clause".
+        where: conjuncts of WHERE, `a` and `b OR c` of `WHERE a AND (b OR c)`.
+        having: conjuncts of HAVING.
+        outputs: by keyword of the other clauses, their expressions that hold a call:
+            `{"SELECT": (AI.SCORE(t.a),)}` of `SELECT id, AI.SCORE(t.a) AS s FROM t`.
+        items: the items of SELECT that hold a call, `AI.SCORE(t.a) AS s`.
         from_span: what stands behind FROM.
-        clauses: span of what stands behind each clause keyword.
+        clauses: what stands behind each keyword: `{"SELECT": "id", "LIMIT": "3", …}`.
     """
 
     span: TextSpan
@@ -140,6 +147,7 @@ class QueryBlock:
     joins: tuple[Join, ...] = ()
     reason: str = ""
     where: tuple[Expr, ...] = ()
+    having: tuple[Expr, ...] = ()
     outputs: dict[str, tuple[Expr, ...]] = field(default_factory=dict)
     items: list[TextSpan] = field(default_factory=list)
     from_span: TextSpan | None = None
@@ -161,9 +169,7 @@ class QueryBlock:
 
         Only then does a condition on that source alone commute with the joins.
         """
-        joined_by = [join.kind for join in self.joins]
-        own = joined_by[number - 1] if number else JoinKind.INNER
-        later = joined_by[number:]
-        return own in (JoinKind.INNER, JoinKind.RIGHT) and not (
-            {JoinKind.RIGHT, JoinKind.FULL} & set(later)
-        )
+        own = self.joins[number - 1].kind if number else JoinKind.INNER
+        later = {join.kind for join in self.joins[number:]}
+        no_nulls = own in (JoinKind.INNER, JoinKind.RIGHT)
+        return no_nulls and not later & {JoinKind.RIGHT, JoinKind.FULL}

@@ -16,9 +16,8 @@ from covey.logical.query_blocks import Expr, JoinKind, QueryBlock
 from covey.optimizer.block_rows import BlockRows
 from covey.optimizer.constants import is_constant
 from covey.optimizer.demand import Demand
-from covey.optimizer.limit import can_prune, plan_prune
+from covey.optimizer.limit import can_prune, plan_prune, reject_unanswered
 from covey.optimizer.matches import plan_matches
-from covey.optimizer.nulls import reject_unanswered
 from covey.optimizer.outside import Outside
 from covey.optimizer.pipeline_planner import PipelinePlanner
 from covey.optimizer.semi_join import plan_semi_join
@@ -38,8 +37,6 @@ class BlockPlanner:
     """Plans one block; raises `NotPlanned` and leaves the undoing to its caller.
 
     Args:
-        work: the statement.
-        block: the block.
         direct: the calls in the block that are in no block inside it.
         guards: guards of those calls.
         outside: what blocks around it want of its rows.
@@ -195,7 +192,7 @@ class BlockPlanner:
             if self._try(condition, Context.TRUTH, demand, _refuse):
                 done.append(condition)
         one_match = wanted and join.kind in _FIRST_DECIDES and len(done) == len(join.on)
-        if one_match and reject_unanswered(wanted, self.work.calls, self.work.tokens):
+        if one_match and reject_unanswered(wanted, self.work):
             self._join_demand(number, done, []).stop_last_ask()
 
     def _join_demand(self, number: int, done: list[Expr], texts: list[str]) -> Demand:

@@ -21,8 +21,6 @@ class BlockRows:
     """A block whose sources are being loaded and whose conditions are being asked.
 
     Args:
-        work: the statement.
-        block: the block.
         guards: guards of its calls.
         outside: what blocks around it want of its rows.
 
@@ -141,7 +139,8 @@ class BlockRows:
         """FROM; where all its joins are inner, without the conditions that need answers."""
         if self.block.from_span is None:
             raise NotPlanned(self.block.reason)
-        return self._without(self.wanted if self.block.inner else [], self.block.from_span)
+        later = {c.span: ["TRUE"] for c in (self.wanted if self.block.inner else ())}
+        return self.work.edited.render(self.block.from_span, later)
 
     def only_source(self, condition: str) -> int | None:
         """A source that no join fills with NULL and that alone decides a condition."""
@@ -177,11 +176,3 @@ class BlockRows:
         source = sources[number + 1]
         left = self.work.edited.render(TextSpan(span.start, before))
         return f"{left} CROSS JOIN {self.work.edited.render(source.whole)}"
-
-    def _without(self, conditions: list[Expr], span: TextSpan) -> str:
-        mark = self.work.mark()
-        for condition in conditions:
-            self.work.edited.replace(condition.span, "TRUE")
-        text = self.work.edited.render(span)
-        self.work.revert(mark)
-        return text

@@ -12,7 +12,6 @@ from covey.logical.query_blocks import Expr, QueryBlock
 from covey.logical.text_span import TextSpan
 from covey.optimizer.demand import Demand
 from covey.optimizer.workspace import Workspace
-from covey.sql.boolean import conjuncts
 
 
 def ask_constants(block: QueryBlock, work: Workspace) -> None:
@@ -22,20 +21,10 @@ def ask_constants(block: QueryBlock, work: Workspace) -> None:
     """
     if block.recursive or (block.cte is not None and not work.tokens.named_outside(*block.cte)):
         return
-    for condition in (*block.conditions, *conditions_of_having(block, work)):
+    for condition in (*block.conditions, *block.having):
         if is_constant(condition, work) and _is_fed(block, condition, work):
             for number in sorted(condition.calls - work.planned):
                 Demand(work, block, "(SELECT 1)", []).ask(work.calls[number], [])
-
-
-def conditions_of_having(block: QueryBlock, work: Workspace) -> list[Expr]:
-    """The conjuncts of HAVING."""
-    having = block.clauses.get("HAVING")
-    if having is None:
-        return []
-    tokens = work.tokens
-    first, last = tokens.index_at(having[0]), tokens.index_at(having[1])
-    return conjuncts(tokens, first, last, work.places)
 
 
 def is_constant(condition: Expr, work: Workspace) -> bool:
@@ -51,12 +40,8 @@ def _is_fed(block: QueryBlock, condition: Expr, work: Workspace) -> bool:
     own = work.direct(block)
     if condition.calls - own:
         return True
-    if "HAVING" in block.clauses and _inside(condition.span, block.clauses["HAVING"]):
+    if condition in block.having:
         own = frozenset()
     spans: list[TextSpan] = [block.span, *work.tables_read(block.span, block.scope)]
     others = [c.span for c in work.calls if c.index not in own | condition.calls]
-    return any(_inside(call, span) for call in others for span in spans)
-
-
-def _inside(inner: TextSpan, outer: TextSpan) -> bool:
-    return outer[0] <= inner[0] and inner[1] <= outer[1]
+    return any(span.holds(call) for call in others for span in spans)

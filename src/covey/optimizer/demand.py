@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from covey.errors import QueryError
 from covey.logical.calls import AICall
 from covey.logical.query_blocks import QueryBlock
 from covey.logical.text_span import TextSpan
@@ -24,7 +23,6 @@ class Demand:
     """Rows of loaded sources that pass some conditions.
 
     Args:
-        work: the statement.
         block: whose names the conditions may use.
         relations: the text of FROM.
         conditions: texts that must hold.
@@ -69,7 +67,6 @@ class Demand:
         """Add an ask step for the rows, and key the call by row ids.
 
         Args:
-            call: the call.
             loaded: the sources its documents may come from.
 
         Raises:
@@ -84,7 +81,7 @@ class Demand:
         query, target = self.rows_of(sources)
         keys = tuple(sources.index(source) for source, _ in places)
         anchor = call.question.anchor
-        written = self.work.edited.text[slice(*call.span)]
+        written = self.work.tokens.cut(call.span)
         documents = tuple(column for _, column in places)
         lookup = self.work.row_lookup(call, documents, keys)
         ask = Ask(call.index, lookup, documents, keys, query, written, anchor, target=target)
@@ -170,24 +167,18 @@ def refuse_blobs(work: Workspace, block: QueryBlock, call: AICall) -> None:
     """
     for span in call.arguments:
         for source in block.sources or ():
-            written = work.edited.text[slice(*source.span)]
-            names = "" if source.names is None else work.edited.text[slice(*source.names)]
+            written = work.tokens.cut(source.span)
+            names = "" if source.names is None else work.tokens.cut(source.names)
             relation = f"{written} AS {quote_name(source.alias)}{names}"
-            columns = work.binder.columns(
-                f"{work.with_clause(block)}SELECT ({work.edited.render(span)}) FROM {relation}"
-            )
-            for _, kind in columns or []:
+            query = f"SELECT ({work.edited.render(span)}) FROM {relation}"
+            for _, kind in work.binder.columns(work.with_clause(block) + query) or []:
                 _refuse_blob(kind, span, work)
 
 
 def _refuse_blob(kind: str, span: TextSpan, work: Workspace) -> None:
     if kind == "BLOB":
-        raise QueryError(
-            "A BLOB is not a text",
-            sql=work.edited.text,
-            span=span,
-            hint="Decode it: decode(column) reads UTF-8.",
-        )
+        hint = "Decode it: decode(column) reads UTF-8."
+        raise work.tokens.error("A BLOB is not a text", span, hint)
 
 
 def _type_in(source: LoadedSource, text: str, work: Workspace) -> str | None:

@@ -21,7 +21,7 @@ from covey.logical.query_blocks import Expr, QueryBlock
 from covey.logical.text_span import TextSpan
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.sql.from_clause import NotPlanned
-from covey.sql.structure import changes_rows
+from covey.sql.statements import changes_rows
 from covey.sql.text import QUERY_STARTS, quote_name
 from covey.sql.volatile import Changes
 
@@ -69,8 +69,6 @@ def keep_rows(
                 (a.rowid, b.rowid) IN (SELECT (r0, r1) FROM covey_source_3)
 
     Args:
-        work: the statement.
-        block: the block.
         sources: whose rows they are.
         relations: all their combinations, as FROM has them.
         conditions: that need no answer; some draw.
@@ -102,36 +100,34 @@ def keep_shared(work: Workspace, block: QueryBlock) -> None:
     """
     for table in work.tables_read(block.span, block.scope):
         if work.readers(table) > 1 and work.draws(table, block):
-            first = next((b for b in work.blocks if _inside(b.span, table)), None)
-            opening = work.tokens.index_at(first.span[0]) - 1 if first is not None else 0
-            if first is not None and work.tokens.is_open(opening) and not _is_step(first):
-                _keep_query(work, opening, Changes.WITH_ROW, with_calls=True)
+            first = next((b for b in work.blocks if table.holds(b.span)), None)
+            if first is not None and not _is_step(first):
+                opening = work.tokens.index_at(first.span.start) - 1
+                if work.tokens.is_open(opening):
+                    _keep_query(work, opening, with_calls=True)
 
 
 def _keep_queries(work: Workspace) -> None:
     tokens, i = work.tokens, 0
     while i < len(tokens):
-        opens = tokens.is_open(i) and i + 1 < tokens.partner[i]
-        if opens and tokens[i + 1].word in QUERY_STARTS and _keep_query(work, i):
+        opens = tokens.is_open(i) and tokens.word(i + 1) in QUERY_STARTS
+        if opens and _keep_query(work, i):
             i = tokens.partner[i]
         i += 1
 
 
-def _keep_query(
-    work: Workspace, opening: int, least: Changes = Changes.WITH_ROW, with_calls: bool = False
-) -> bool:
+def _keep_query(work: Workspace, opening: int, with_calls: bool = False) -> bool:
     """Evaluate the query in some brackets once, if it draws; whether it is."""
     tokens = work.tokens
     body = tokens.span(opening + 1, tokens.partner[opening])
-    before = [token.word for token in tokens[max(opening - 2, 0) : opening]]
-    if before[-1:] == ["MATERIALIZED"] and before[:1] == ["NOT"]:
+    if [tokens.word(opening - 2), tokens.word(opening - 1)] == ["NOT", "MATERIALIZED"]:
         return False
-    block = next((b for b in work.blocks if _inside(b.span, body)), None) or work.innermost(body)
-    scope = [] if block is None else [s for s in block.scope if not _inside(s, body)]
+    block = next((b for b in work.blocks if body.holds(b.span)), None) or work.innermost(body)
+    scope = [] if block is None else [s for s in block.scope if not body.holds(s)]
     if (block is not None and _is_step(block)) or not _may_differ(work, body, block, scope):
         return False
     read = [body, *work.tables_read(body, scope)]
-    if not with_calls and any(_inside(c.span, part) for c in work.calls for part in read):
+    if not with_calls and any(part.holds(c.span) for c in work.calls for part in read):
         return False
     prefix = work.with_tables(scope, block is not None and block.recursive)
     columns = work.binder.columns(f"{prefix}SELECT * FROM ({work.edited.render(body)})")
@@ -140,10 +136,10 @@ def _keep_query(
     names = [f"c{number}" for number in range(len(columns))]
     relation = f"({work.edited.render(body)}) AS drawn({', '.join(names)})"
     typed = list(zip(names, (kind for _, kind in columns), strict=True))
+    cte = None if block is None else block.cte
+    name = cte[0] if cte is not None and _is_whole(work, body, cte[1]) else "a subquery"
     try:
-        load = work.add_load(
-            _name(work, body, block), f"{prefix}SELECT * FROM {relation}", typed, [body, *scope]
-        )
+        load = work.add_load(name, f"{prefix}SELECT * FROM {relation}", typed, [body, *scope])
     except NotPlanned:
         return False
     shown = ", ".join(
@@ -166,20 +162,13 @@ def _may_differ(
 
 def _is_whole(work: Workspace, body: TextSpan, table: TextSpan) -> bool:
     """Whether a query is all that a table of WITH is."""
-    return work.tokens.inside(table)[-2].end == body[1]
-
-
-def _name(work: Workspace, body: TextSpan, block: QueryBlock | None) -> str:
-    """What a query is called in the plan."""
-    if block is not None and block.cte is not None and _is_whole(work, body, block.cte[1]):
-        return block.cte[0]
-    return "a subquery"
+    return work.tokens.inside(table)[-2].end == body.end
 
 
 def _keep_sources(work: Workspace, block: QueryBlock) -> None:
     """Load the entries of FROM that draw, and a sample of the only one."""
     for number, source in enumerate(block.sources or ()):
-        holds_calls = any(_inside(call.span, source.span) for call in work.calls)
+        holds_calls = any(source.span.holds(call.span) for call in work.calls)
         alone = "USING SAMPLE" in block.clauses and len(block.sources or ()) == 1
         if holds_calls or not (alone or work.draws(source.whole, block)):
             continue
@@ -193,7 +182,3 @@ def _keep_sources(work: Workspace, block: QueryBlock) -> None:
 def _is_step(block: QueryBlock) -> bool:
     """Whether a block may be run many times by a recursive table of WITH around it."""
     return block.recursive and block.cte is not None
-
-
-def _inside(inner: TextSpan, outer: TextSpan) -> bool:
-    return outer[0] <= inner[0] and inner[1] <= outer[1]

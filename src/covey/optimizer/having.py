@@ -18,20 +18,15 @@ from sqlglot import TokenType
 
 from covey.logical.query_blocks import QueryBlock
 from covey.logical.text_span import TextSpan
-from covey.optimizer.constants import conditions_of_having, is_constant
+from covey.optimizer.constants import is_constant
 from covey.optimizer.workspace import LoadedSource, Workspace
+from covey.sql.text import COMPARISONS
 
 _SEVERAL_GROUPINGS = {"ROLLUP", "CUBE", "SETS", "GROUPING"}
 _WORDS = frozenset("AND OR NOT IN BETWEEN IS NULL TRUE FALSE".split())
-_MARKS = frozenset(
-    {
-        TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE,
-        TokenType.NUMBER, TokenType.STRING, TokenType.DOT, TokenType.COMMA, TokenType.R_PAREN,
-    }
-)  # fmt: skip
-
-_RENAMING = {"COLUMNS", "REPLACE", "RENAME", "EXCLUDE"}
 _OPERANDS = frozenset({TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN})
+_MARKS = COMPARISONS | _OPERANDS | {TokenType.DOT, TokenType.COMMA}
+_RENAMING = {"COLUMNS", "REPLACE", "RENAME", "EXCLUDE"}
 
 
 def conditions_on_groups(
@@ -39,8 +34,7 @@ def conditions_on_groups(
 ) -> list[str]:
     """Conditions on rows of FROM that follow from HAVING, as SQL over the loaded sources."""
     group, having = block.clauses.get("GROUP BY"), block.clauses.get("HAVING")
-    conditions = conditions_of_having(block, work)
-    constants = [c for c in conditions if c.calls <= work.planned and is_constant(c, work)]
+    constants = [c for c in block.having if c.calls <= work.planned and is_constant(c, work)]
     certain = [work.edited.render(c.span) for c in constants]
     if group is None or having is None:
         return certain
@@ -49,7 +43,7 @@ def conditions_on_groups(
         return certain
     relations = ", ".join(f"{source.load.table} AS {source.alias}" for source in loaded)
     aliases, found = _aliases(block, work), certain
-    for condition in conditions if aliases is not None else ():
+    for condition in block.having if aliases is not None else ():
         if condition.calls or not _compares_keys(condition.span, aliases or set(), work):
             continue
         text = work.edited.render(condition.span)
@@ -62,7 +56,7 @@ def conditions_on_groups(
 def _compares_keys(span: TextSpan, aliases: set[str], work: Workspace) -> bool:
     """Whether a condition only compares columns, which are keys, and constants."""
     tokens = work.tokens
-    for i in range(tokens.index_at(span[0]), tokens.index_at(span[1])):
+    for i in range(*tokens.indexes(span)):
         token, before = tokens[i], tokens[i - 1]
         if token.kind is TokenType.L_PAREN:
             if before.is_name and before.word not in _WORDS:
@@ -84,9 +78,8 @@ def _aliases(block: QueryBlock, work: Workspace) -> set[str] | None:
     tokens, select = work.tokens, block.clauses.get("SELECT")
     if select is None or tokens.words(select) & _RENAMING:
         return None
-    first, last = tokens.index_at(select[0]), tokens.index_at(select[1])
     found = set()
-    for begin, end in tokens.split(first, last, TokenType.COMMA):
+    for begin, end in tokens.split(*tokens.indexes(select), TokenType.COMMA):
         if end - begin > 1 and tokens[end - 2].kind is not TokenType.DOT:
             found.add(tokens[end - 1].text.strip('"').lower())
         if end - begin > 1 and tokens[begin + 1].kind is TokenType.COLON:

@@ -1,14 +1,20 @@
-"""LIMIT: stop asking when there are enough rows, and ask nothing about rows it drops."""
+"""LIMIT and EXISTS: stop asking when there are enough rows, and ask nothing about rows they drop.
+
+Asking may stop early only under conditions that reject a row whose calls are not all answered:
+their look-ups give NULL, and `AI.IF(…) IS NULL` would take that for an answer.
+"""
 
 from __future__ import annotations
 
-from covey.logical.query_blocks import QueryBlock
+from collections.abc import Iterable
+
+from covey.logical.query_blocks import Expr, Kind, QueryBlock
 from covey.logical.text_span import TextSpan
 from covey.optimizer.block_rows import BlockRows
-from covey.optimizer.nulls import reject_unanswered
-from covey.optimizer.row_by_row import row_by_row
+from covey.optimizer.output import row_by_row
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import Prune
+from covey.sql.edited_text import Replacement
 
 
 def enough_rows(rows: BlockRows) -> int | None:
@@ -16,7 +22,7 @@ def enough_rows(rows: BlockRows) -> int | None:
     block = rows.block
     if not rows.wanted or rows.open or "ORDER BY" in block.clauses:
         return None
-    if not reject_unanswered(rows.wanted, rows.work.calls, rows.work.tokens):
+    if not reject_unanswered(rows.wanted, rows.work):
         return None
     needed = _needed(block, rows.work)
     if needed is None and block.exists and "LIMIT" not in block.clauses:
@@ -27,9 +33,8 @@ def enough_rows(rows: BlockRows) -> int | None:
 def can_prune(rows: BlockRows, direct: frozenset[int]) -> bool:
     """Whether LIMIT picks rows of one source that outputs are then asked about."""
     block = rows.block
-    outputs = frozenset[int]().union(*(e.calls for e in block.outputs.get("SELECT", ())))
     return (
-        bool(outputs & direct)
+        any(e.calls & direct for e in block.outputs.get("SELECT", ()))
         and not rows.open
         # What the statement shows would not be what the rows were picked by.
         and not rows.work.draws(block.clauses["SELECT"], block)
@@ -49,28 +54,47 @@ def plan_prune(rows: BlockRows) -> None:
     source = rows.loaded[0]
     end = block.clauses["SELECT"][1]
     name = f"{source.load.table}_row"
-    mark = work.mark()
     place = TextSpan(end, end)
-    work.edited.replace(place, *work.edited.replacement(place), f", {source.row_id} AS {name}")
     # The statement skips the rows of OFFSET itself, so they must still be there.
-    work.edited.replace(block.clauses["LIMIT"], str(_needed(block, work)))
+    picking: dict[TextSpan, Replacement] = {
+        place: [*work.edited.replacement(place), f", {source.row_id} AS {name}"],
+        block.clauses["LIMIT"]: [str(_needed(block, work))],
+    }
     if "OFFSET" in block.clauses:
-        work.edited.replace(block.clauses["OFFSET"], "0")
-    query = f"SELECT {name} FROM ({work.with_clause(block)}{work.edited.render(block.span)})"
-    work.revert(mark)
+        picking[block.clauses["OFFSET"]] = ["0"]
+    picked = work.edited.render(block.span, picking)
+    query = f"SELECT {name} FROM ({work.with_clause(block)}{picked})"
     if work.binder.columns(query) is not None:
         work.steps.append(Prune(source.load.table, query))
 
 
 def _needed(block: QueryBlock, work: Workspace) -> int | None:
     """LIMIT plus OFFSET where both are constant numbers of rows."""
-    limit = block.clauses.get("LIMIT")
-    parts = [span for span in (limit, block.clauses.get("OFFSET")) if span is not None]
-    if limit is None or any(work.draws(span, block) for span in parts):
+    parts = [block.clauses[word] for word in ("LIMIT", "OFFSET") if word in block.clauses]
+    if "LIMIT" not in block.clauses or any(work.draws(span, block) for span in parts):
         return None
-    value = work.binder.constant(limit)
-    offset = block.clauses.get("OFFSET")
-    skipped = work.binder.constant(offset) if offset is not None else 0
-    if type(value) is not int or type(skipped) is not int or value < 0 or skipped < 0:
-        return None
-    return value + skipped
+    numbers = [work.binder.constant(span) for span in parts]
+    return sum(numbers) if all(type(n) is int and n >= 0 for n in numbers) else None
+
+
+# Words that make something else than NULL out of NULL.
+_ACCEPTING = {"IS", "ISNULL", "NOTNULL", "CASE", "DISTINCT"}
+
+
+def reject_unanswered(conditions: Iterable[Expr], work: Workspace) -> bool:
+    """Whether every condition, with a call that gives NULL, is TRUE only if it is anyway."""
+    return all(_rejects(condition, work) for condition in conditions)
+
+
+def _rejects(expr: Expr, work: Workspace) -> bool:
+    if not expr.calls:
+        return True
+    if expr.kind in (Kind.AND, Kind.OR, Kind.NOT):
+        return all(_rejects(part, work) for part in expr.parts)
+    tokens = work.tokens
+    if expr.kind not in (Kind.LEAF, Kind.COMPARE) or tokens.words(expr.span) & _ACCEPTING:
+        return False
+    # An operand of the leaf itself, and no argument of a function in it or in a subquery: EXISTS
+    # makes FALSE of what it does not find.
+    operands = {tokens[i].start for i in tokens.top_level(*tokens.indexes(expr.span))}
+    return all(work.calls[i].span.start in operands for i in expr.calls)

@@ -18,15 +18,12 @@ from sqlglot import TokenType
 
 from covey.logical.calls import AICall, OnError
 from covey.logical.query_blocks import Expr, FromItem, JoinKind, QueryBlock
+from covey.logical.text_span import TextSpan
 from covey.optimizer.outside import Outside
 from covey.optimizer.workspace import Workspace
-from covey.sql.text import quote_name
+from covey.sql.edited_text import Edits, Replacement
+from covey.sql.text import COMPARISONS, quote_name
 
-_COMPARISONS = frozenset(
-    {
-        TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE,
-    }
-)  # fmt: skip
 _OPERANDS = frozenset(
     {
         TokenType.DOT, TokenType.NUMBER, TokenType.STRING, TokenType.PLUS, TokenType.DASH,
@@ -41,8 +38,6 @@ def without_needless_outer_joins(
     """Let the joins of a block be of the kind that their rows show, in the text too.
 
     Args:
-        block: the block.
-        work: the statement.
         outside: what blocks around it want of its rows.
     """
     outer = (JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
@@ -112,17 +107,12 @@ def _rejects(
     relation = _nulls(source, block, work)
     if relation is None or work.names_other(condition.span, source.alias, block.sources or ()):
         return False
-    prefix = work.with_clause(block)
-    mark = work.mark()
-    try:
-        for number in condition.calls:
-            call = work.calls[number]
-            if not _is_null(call, relation, prefix, work):
-                return False
-            work.edited.replace(call.span, f"CAST(NULL AS {call.sql_type})")
-        return _is_not_true(work.edited.render(condition.span), relation, block, work)
-    finally:
-        work.revert(mark)
+    prefix, nulls = work.with_clause(block), dict[TextSpan, Replacement]()
+    for call in (work.calls[number] for number in condition.calls):
+        if not _is_null(call, relation, prefix, work, nulls):
+            return False
+        nulls[call.span] = [f"CAST(NULL AS {call.sql_type})"]
+    return _is_not_true(work.edited.render(condition.span, nulls), relation, block, work)
 
 
 def _nulls(source: FromItem, block: QueryBlock, work: Workspace) -> str | None:
@@ -150,11 +140,11 @@ def _is_not_true(text: str, relation: str, block: QueryBlock, work: Workspace) -
     return work.binder.first(query) is True
 
 
-def _is_null(call: AICall, relation: str, prefix: str, work: Workspace) -> bool:
+def _is_null(call: AICall, relation: str, prefix: str, work: Workspace, nulls: Edits) -> bool:
     """Whether a call is NULL because one of its documents is."""
     if call.options.on_error is OnError.VALUE:
         return False
-    texts = [work.edited.render(span) for span in call.arguments]
+    texts = [work.edited.render(span, nulls) for span in call.arguments]
     return any(
         work.binder.first(f"{prefix}SELECT ({text}) IS NULL FROM {relation}") is True
         for text in texts
@@ -164,11 +154,11 @@ def _is_null(call: AICall, relation: str, prefix: str, work: Workspace) -> bool:
 def _compares(condition: Expr, work: Workspace) -> bool:
     """Whether a condition is one comparison of columns and numbers: NULL in, NULL out."""
     tokens = work.tokens.inside(condition.span)
-    if condition.calls or sum(token.kind in _COMPARISONS for token in tokens) != 1:
+    if condition.calls or sum(token.kind in COMPARISONS for token in tokens) != 1:
         return False
     named = [token.is_name for token in tokens]
     if any(one and other for one, other in pairwise(named)):
         return False
     return all(
-        token.kind in _COMPARISONS or token.kind in _OPERANDS or token.is_name for token in tokens
+        token.kind in COMPARISONS or token.kind in _OPERANDS or token.is_name for token in tokens
     )

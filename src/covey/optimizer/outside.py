@@ -21,7 +21,7 @@ from sqlglot import TokenType
 from covey.logical.query_blocks import Expr, QueryBlock
 from covey.logical.text_span import TextSpan
 from covey.optimizer.constants import is_constant
-from covey.optimizer.row_by_row import made_of_rows
+from covey.optimizer.output import made_of_rows
 from covey.optimizer.workspace import Workspace
 from covey.sql.text import quote_name
 
@@ -46,12 +46,10 @@ def conditions_from_outside(block: QueryBlock, work: Workspace) -> list[Outside]
 
 def _constants_around(block: QueryBlock, work: Workspace) -> list[Outside]:
     """The constant prompts that decide whether a subquery of WHERE is read at all."""
-    found = []
-    for around in work.blocks:
-        where = around.clauses.get("WHERE")
-        if where is not None and where[0] <= block.span[0] < where[1]:
-            beside = [c for c in around.conditions if not c.span[0] <= block.span[0] < c.span[1]]
-            found += [_constant(c, work) for c in beside if c.calls and c.calls <= work.planned]
+    around = [b for b in work.blocks if "WHERE" in b.clauses]
+    around = [b for b in around if b.clauses["WHERE"].holds(block.span)]
+    beside = (c for b in around for c in b.conditions if not c.span.holds(block.span))
+    found = (_constant(c, work) for c in beside if c.calls and c.calls <= work.planned)
     return [each for each in found if each is not None]
 
 
@@ -65,24 +63,19 @@ def _constant(condition: Expr, work: Workspace) -> Outside | None:
 def _of_readers(block: QueryBlock, work: Workspace) -> list[Outside]:
     """What the blocks want that have a block in FROM."""
     span = block.clauses.get("SELECT")
-    if not block.sources:
-        return []
     limited = {"LIMIT", "OFFSET"} & set(block.clauses)
-    if span is None or limited or not made_of_rows(block, work):
+    if not block.sources or span is None or limited or not made_of_rows(block, work):
         return []
-    if any(span[0] <= call.span[0] < span[1] for call in work.calls):
-        return []
-    if not block.alone and block.union is None:
+    asks = any(span.holds(call.span) for call in work.calls)
+    if asks or (not block.alone and block.union is None):
         return []
     by_reader = []
     for around, number in _readers(block, work):
-        texts = []
-        if around.keeps(number):
-            alias = quote_name((around.sources or ())[number].alias)
-            conditions = [c for c in around.conditions if not work.draws(c.span, around)]
-            found = [_inside(c, span, alias, block, work) for c in conditions]
-            texts = [each for each in found if each is not None]
-        by_reader.append(texts)
+        alias = quote_name((around.sources or ())[number].alias)
+        conditions = around.conditions if around.keeps(number) else ()
+        lasting = (c for c in conditions if not work.draws(c.span, around))
+        found = (_inside(c, span, alias, block, work) for c in lasting)
+        by_reader.append([each for each in found if each is not None])
     if len(by_reader) < 2:
         return [each for texts in by_reader for each in texts]
     # A row is needed where one of the readers does not reject it.
@@ -96,27 +89,24 @@ def _of_readers(block: QueryBlock, work: Workspace) -> list[Outside]:
 def _readers(block: QueryBlock, work: Workspace) -> list[tuple[QueryBlock, int]]:
     """All blocks that read a block, and in which place of FROM; empty where others may."""
     body = block.span if block.union is None else block.union
-    readers = []
-    for around in work.blocks:
-        for number, source in enumerate(around.sources or ()):
-            if _is_body(body, source.span, 1, work):
-                if work.edited.text[source.span[1] : source.end].count("("):
-                    return []
-                return [(around, number)]
-            readers.append((around, number))
+    places = [(b, number, item) for b in work.blocks for number, item in enumerate(b.sources or ())]
+    for around, number, item in places:
+        if _is_body(body, item.span, 1, work):
+            named = "(" in work.edited.text[item.span.end : item.end]
+            return [] if named else [(around, number)]
     if block.cte is None or block.recursive:
         return []
     name, span = block.cte
     inside = work.tokens.inside(span)
     if len(inside) < 5 or inside[1].word != "AS" or not _is_body(body, span, 3, work):
         return []
-    named = work.tokens.tables_named(name, span)
+    named_at = work.tokens.tables_named(name, span)
     by_name = [
-        (around, number) for around, number in readers
-        if (around.sources or ())[number].span[0] in named
-        and work.edited.text[slice(*(around.sources or ())[number].span)].lower() == name.lower()
-    ]  # fmt: skip
-    return by_name if len(by_name) == len(named) else []
+        (around, number)
+        for around, number, item in places
+        if item.span.start in named_at and work.tokens.cut(item.span).lower() == name.lower()
+    ]
+    return by_name if len(by_name) == len(named_at) else []
 
 
 def _is_body(body: TextSpan, span: TextSpan, opening: int, work: Workspace) -> bool:
@@ -128,11 +118,7 @@ def _is_body(body: TextSpan, span: TextSpan, opening: int, work: Workspace) -> b
 
 
 def _inside(
-    condition: Expr,
-    select: TextSpan,
-    alias: str,
-    block: QueryBlock,
-    work: Workspace,
+    condition: Expr, select: TextSpan, alias: str, block: QueryBlock, work: Workspace
 ) -> Outside | None:
     """A condition on the rows of a block's output as one on its FROM; None where it is none."""
     tokens = work.tokens
@@ -151,10 +137,9 @@ def _inside(
     alone = f"SELECT ({written}) FROM (SELECT {columns} FROM {relations}) AS {alias}"
     text = f"(SELECT ({written}) FROM (SELECT {columns}) AS {alias})"
     prefix = work.with_clause(block)
-    for query in (alone, f"SELECT {text} FROM {relations}"):
-        if work.binder.columns(prefix + query) is None:
-            return None
-    return Outside(text, constant=False)
+    queries = (alone, f"SELECT {text} FROM {relations}")
+    binds = all(work.binder.columns(prefix + query) is not None for query in queries)
+    return Outside(text, constant=False) if binds else None
 
 
 def _relations(block: QueryBlock, work: Workspace) -> str:
@@ -162,10 +147,7 @@ def _relations(block: QueryBlock, work: Workspace) -> str:
 
 
 def _items(
-    select: TextSpan,
-    names: set[str],
-    block: QueryBlock,
-    work: Workspace,
+    select: TextSpan, names: set[str], block: QueryBlock, work: Workspace
 ) -> list[tuple[str, str]]:
     """Names of a block's output, of those in sight, and what they stand for, without aliases.
 
@@ -174,7 +156,7 @@ def _items(
     cast value is another one, and none that has another value each time.
     """
     tokens = work.tokens
-    first, last = tokens.index_at(select[0]), tokens.index_at(select[1])
+    first, last = tokens.indexes(select)
     prefix, relations = work.with_clause(block), _relations(block, work)
     own = work.binder.columns(f"{prefix}SELECT {work.edited.render(select)} FROM {relations}")
     sources = block.sources or ()
@@ -208,6 +190,5 @@ def _without_alias(first: int, last: int, work: Workspace) -> str:
     tokens = work.tokens
     end = next((i for i in tokens.top_level(first, last) if tokens[i].word == "AS"), last)
     written = work.edited.render(tokens.span(first, end))
-    plain = end < last or last - first == 1
-    plain |= last - first == 3 and tokens[first + 1].kind is TokenType.DOT
-    return written if plain else f"(SELECT {written})"
+    dotted = last - first == 3 and tokens[first + 1].kind is TokenType.DOT
+    return written if end < last or last - first == 1 or dotted else f"(SELECT {written})"

@@ -11,7 +11,7 @@ a subquery, which each piece would run anew, nor where a call is left to demand 
 from __future__ import annotations
 
 from covey.logical.query_blocks import QueryBlock
-from covey.optimizer.row_by_row import row_by_row
+from covey.optimizer.output import row_by_row
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import Pipeline, RangeQuery
 
@@ -32,15 +32,13 @@ def plan_pieces(work: Workspace) -> RangeQuery | None:
     if pipeline.table not in work.tables_of(block):
         return None
     name = work.new_name("piece")
-    mark = work.mark()
     where = block.clauses.get("WHERE")
     if where is not None:
-        work.edited.replace(where, f"{name} AND ({work.edited.render(where)})")
+        confined = {where: [f"{name} AND ({work.edited.render(where)})"]}
     else:
         relations = work.edited.render(block.from_span)
-        work.edited.replace(block.from_span, f"{relations} WHERE {name}")
-    before, after = work.edited.render().split(name)
-    work.revert(mark)
+        confined = {block.from_span: [f"{relations} WHERE {name}"]}
+    before, after = work.edited.render(also=confined).split(name)
     piece = RangeQuery(before, pipeline.rows.relations[pipeline.source].row_id, after)
     return None if work.binder.columns(piece.query(0, 0)) is None else piece
 
@@ -51,9 +49,5 @@ def _is_sum(block: QueryBlock, work: Workspace) -> bool:
         return False
     # A source that is a query is loaded by now.
     sources = [source.span for source in block.sources or ()]
-    inside = [b.span for b in work.blocks if b is not block and _within(b.span, block.span)]
-    return all(any(_within(span, source) for source in sources) for span in inside)
-
-
-def _within(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
-    return outer[0] <= inner[0] and inner[1] <= outer[1]
+    inside = [b.span for b in work.blocks if b is not block and block.span.holds(b.span)]
+    return all(any(source.holds(span) for source in sources) for span in inside)

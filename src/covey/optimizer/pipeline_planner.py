@@ -10,9 +10,8 @@ from covey.logical.calls import AICall, Reading
 from covey.logical.query_blocks import Expr, Kind
 from covey.optimizer.block_rows import BlockRows
 from covey.optimizer.demand import Demand, locate
-from covey.optimizer.distinct import shown_once
-from covey.optimizer.limit import enough_rows
-from covey.optimizer.nulls import reject_unanswered
+from covey.optimizer.limit import enough_rows, reject_unanswered
+from covey.optimizer.output import shown_once
 from covey.optimizer.workspace import LoadedSource
 from covey.plan.join_graph import Condition, JoinGraph, Relation, Target
 from covey.plan.nodes import Ask, Operator, Pipeline, Step
@@ -126,7 +125,7 @@ class PipelinePlanner:
         # A pair that was not asked must not pass for one that was.
         if len(rows.asked) < len(rows.wanted):
             return None
-        if not reject_unanswered(rows.wanted, work.calls, work.tokens):
+        if not reject_unanswered(rows.wanted, work):
             return None
         return self._needed_by(f"SELECT {shown}", range(len(rows.loaded)))
 

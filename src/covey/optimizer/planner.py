@@ -7,6 +7,8 @@ exact for every statement that DuckDB can run.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from covey.errors import QueryError
 from covey.logical.query_blocks import Expr, Kind, QueryBlock
 from covey.logical.text_span import TextSpan
@@ -20,12 +22,13 @@ from covey.optimizer.outside import conditions_from_outside
 from covey.optimizer.pieces import plan_pieces
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import UNREAD, PhysicalPlan
-from covey.sql.edited_text import Replacement
+from covey.sql.edited_text import Edits, Replacement
 from covey.sql.extract import ExtractedCalls, text_lookup
 from covey.sql.from_clause import NotPlanned
 from covey.sql.guards import Context, Guards
 from covey.sql.hints import with_hint
-from covey.sql.structure import find_blocks, is_query, query_span
+from covey.sql.statements import is_query, query_span
+from covey.sql.structure import find_blocks
 from covey.sql.temporary import TemporaryObjects
 from covey.sql.text import one_line, quote_name
 from covey.sql.volatile import Changes
@@ -83,7 +86,7 @@ def _name_outputs(work: Workspace) -> None:
     """Let output columns without an alias go by what the user wrote, not by a look-up."""
     for item in (item for block in work.blocks for item in block.items):
         if work.binder.is_unnamed(item):
-            written = one_line(work.tokens.text[slice(*item)])
+            written = one_line(work.tokens.cut(item))
             work.edited.replace(TextSpan(item.end, item.end), f" AS {quote_name(written)}")
 
 
@@ -101,12 +104,11 @@ def _on_demand(work: Workspace) -> dict[int, str]:
         block = work.owner[index]
         for span in work.calls[index].arguments if on_demand[index] != UNREAD else ():
             if work.document_draws(span, block):
-                raise QueryError(
+                raise work.tokens.error(
                     "This document is another one each time it is read, and is read in rounds: "
                     + on_demand[index],
-                    sql=work.edited.text,
-                    span=span,
-                    hint="Draw it first, CREATE TEMP TABLE … AS SELECT …, and ask about the table.",
+                    span,
+                    "Draw it first, CREATE TEMP TABLE … AS SELECT …, and ask about the table.",
                 )
     return on_demand
 
@@ -116,14 +118,10 @@ def _rehearsal(work: Workspace, effects: bool, on_demand: bool) -> str | None:
     span = query_span(work.tokens)
     if span is None or not (effects or (on_demand and work.binder.has_effects)):
         return None
-    mark = work.mark()
     traces = work.binder.volatile.effects(work.tokens, span) if on_demand else []
-    for call in traces:
-        work.replace(call, "", "NULL")
     # Answers to one draw are no answers to the next.
-    draws = on_demand and work.changes(span, ()) >= Changes.WITH_ROW
-    text = work.edited.render(span)
-    work.revert(mark)
+    draws = on_demand and work.changes(span, (), traces) >= Changes.WITH_ROW
+    text = work.edited.render(span, {call: ["NULL"] for call in traces})
     bound = not traces or work.binder.columns(text) is not None
     return text if bound and not draws else None
 
@@ -148,16 +146,13 @@ def _check_text(work: Workspace) -> None:
         QueryError: DuckDB refuses it.
     """
     try:
-        work.binder.check()
-        return
-    except QueryError as error:
-        if not any(call.constant for call in work.calls):
-            raise with_hint(error, work.blocks, work.binder) from None
-    # A constant is read through a subquery, so that it is not folded; some places allow
-    # no subquery, and there one prompt too many may be asked.
-    for call in work.calls:
-        work.edited.replace(call.span, *text_lookup(call, may_fold=True))
-    try:
+        if any(call.constant for call in work.calls):
+            with suppress(QueryError):
+                return work.binder.check()
+            # A constant is read through a subquery, so that it is not folded; some places allow
+            # no subquery, and there one prompt too many may be asked.
+            for call in work.calls:
+                work.edited.replace(call.span, *text_lookup(call, may_fold=True))
         work.binder.check()
     except QueryError as error:
         raise with_hint(error, work.blocks, work.binder) from None
@@ -178,8 +173,7 @@ def _plan_blocks(blocks: list[QueryBlock], work: Workspace, check_each: bool = F
 
 def _plan_block(block: QueryBlock, work: Workspace) -> None:
     direct = work.direct(block)
-    inside = frozenset(c.index for c in work.calls if _contains(block.span, c.span))
-    if not inside - work.planned:
+    if all(c.index in work.planned for c in work.calls if block.span.holds(c.span)):
         return
     if block.cte is not None and not work.tokens.named_outside(*block.cte):
         # DuckDB never runs it, so that nothing in it is asked on demand either.
@@ -211,10 +205,6 @@ def _plan_block(block: QueryBlock, work: Workspace) -> None:
     _guard(block, direct - work.planned, guards, work)
 
 
-def _contains(outer: tuple[int, int], inner: tuple[int, int]) -> bool:
-    return outer[0] <= inner[0] and inner[1] <= outer[1]
-
-
 def _guard(block: QueryBlock, calls: frozenset[int], guards: Guards, work: Workspace) -> None:
     """Wrap look-ups that run on demand so that they are read only where they matter."""
     if not calls:
@@ -226,38 +216,32 @@ def _guard(block: QueryBlock, calls: frozenset[int], guards: Guards, work: Works
         roots += [(expr, context) for expr in expressions]
     wrapped = [_wrapped(guards.wrap(*root), calls, work) for root in roots]
     wrapped = [lookups for lookups in wrapped if lookups]
-    if _replace(wrapped, work):
+    # The guards quote parts of the text in other places of it; where that does not bind,
+    # asking more than needed is still exact.
+    together = {span: lookup for lookups in wrapped for span, lookup in lookups.items()}
+    if _put(together, work) or len(wrapped) < 2:
         return
-    for lookups in wrapped if len(wrapped) > 1 else ():
-        _replace([lookups], work)
+    for lookups in wrapped:
+        _put(lookups, work)
 
 
 def _wrapped(
     lookups: dict[int, Replacement], calls: frozenset[int], work: Workspace
 ) -> dict[TextSpan, Replacement]:
     """The look-ups among some calls that a guard was put on, by place."""
-    spans = {call: work.calls[call].span for call in calls & lookups.keys()}
-    new = {span: lookups[call] for call, span in spans.items()}
+    new = {work.calls[call].span: lookups[call] for call in calls & lookups.keys()}
     return {span: each for span, each in new.items() if each != work.edited.replacement(span)}
 
 
-def _replace(wrapped: list[dict[TextSpan, Replacement]], work: Workspace) -> bool:
-    """Put guards in place, if the statement still binds.
-
-    The guards quote parts of the text in other places of it; where that does not bind,
-    asking more than needed is still exact.
-    """
-    if not wrapped:
-        return True
-    mark = work.mark()
-    for lookups in wrapped:
-        for span, lookup in lookups.items():
-            work.edited.replace(span, *lookup)
+def _put(edits: Edits, work: Workspace) -> bool:
+    """Make some edits if the statement still binds with them."""
     try:
-        work.binder.check()
+        if edits:
+            work.binder.check(edits)
     except QueryError:
-        work.revert(mark)
         return False
+    for span, new in edits.items():
+        work.edited.replace(span, *new)
     return True
 
 

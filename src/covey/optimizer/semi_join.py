@@ -5,7 +5,7 @@ from __future__ import annotations
 from covey.logical.query_blocks import Expr, QueryBlock
 from covey.optimizer.block_rows import DRAWS, BlockRows
 from covey.optimizer.demand import Demand
-from covey.optimizer.nulls import reject_unanswered
+from covey.optimizer.limit import reject_unanswered
 from covey.optimizer.pipeline_planner import PipelinePlanner
 from covey.optimizer.workspace import Workspace
 from covey.sql.from_clause import NotPlanned
@@ -56,7 +56,7 @@ def plan_semi_join(
         demand = _pairs(outer, pipeline, inner, [*texts, *inner.path(condition, item)])
         demand.ask(work.calls[item], [*outer.loaded, *inner.loaded])
     inner.asked = inner.wanted
-    if reject_unanswered(inner.wanted, work.calls, work.tokens):
+    if reject_unanswered(inner.wanted, work):
         _pairs(outer, pipeline, inner, texts).stop_last_ask()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from covey.logical.calls import AICall, CallPlaces
+from covey.logical.calls import AICall
 from covey.logical.query_blocks import FromItem, QueryBlock
 from covey.logical.text_span import TextSpan
 from covey.plan.nodes import DocumentColumn, Load, Match, Prune, Step
@@ -76,7 +76,6 @@ class Workspace:
     ) -> None:
         self.tokens = extracted.tokens
         self.calls = extracted.calls
-        self.places = CallPlaces(extracted.calls)
         self.edited = extracted.edited
         self.binder = extracted.binder
         self.blocks = blocks
@@ -92,8 +91,8 @@ class Workspace:
 
     def innermost(self, span: TextSpan) -> QueryBlock | None:
         """The innermost block around a span."""
-        around = [b for b in self.blocks if b.span[0] <= span[0] and span[1] <= b.span[1]]
-        return min(around, key=lambda b: b.span[1] - b.span[0], default=None)
+        # Inner blocks come before those around them.
+        return next((block for block in self.blocks if block.span.holds(span)), None)
 
     def direct(self, block: QueryBlock) -> frozenset[int]:
         """The calls of a block that are in no block inside it."""
@@ -143,16 +142,15 @@ class Workspace:
 
     def _kept(self, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """The columns of a source that the statement may read."""
-        if self._named is None:
-            return columns
-        kept = [column for column in columns if column[0].lower() in self._named]
+        named = self._named
+        kept = [column for column in columns if named is None or column[0].lower() in named]
         # A source of which only the number of rows matters keeps one.
         return kept or columns[:1]
 
     def tables_of(self, block: QueryBlock) -> list[str]:
         """The temporary tables of the sources of a block that are loaded."""
-        spans = [source.span for source in block.sources or ()]
-        return [self._loaded[span].load.table for span in spans if span in self._loaded]
+        loaded = (self._loaded.get(source.span) for source in block.sources or ())
+        return [each.load.table for each in loaded if each is not None]
 
     def names_other(self, span: TextSpan, alias: str, sources: tuple[FromItem, ...]) -> bool:
         """Whether a text names the alias of another source: a quick no, before binding."""
@@ -178,16 +176,18 @@ class Workspace:
         """
         return self.changes(span, block.scope) >= Changes.WITH_ROW
 
-    def changes(self, span: TextSpan, scope: Sequence[TextSpan]) -> Changes:
+    def changes(
+        self, span: TextSpan, scope: Sequence[TextSpan], without: Sequence[TextSpan] = ()
+    ) -> Changes:
         """How a text changes that can see some tables of WITH; see `draws`."""
-        left_out = [*(call.span for call in self.calls), *self.kept]
+        left_out = [*(call.span for call in self.calls), *self.kept, *without]
         spans = [span, *self.tables_read(span, scope)]
         return max(self.binder.volatile.within(self.tokens, each, left_out) for each in spans)
 
     def document_draws(self, span: TextSpan, block: QueryBlock | None) -> bool:
         """Whether an argument of a call is another text each time it is read."""
         scope = () if block is None else block.scope
-        inside = [c.span for c in self.calls if span[0] <= c.span[0] and c.span[1] <= span[1]]
+        inside = [c.span for c in self.calls if span.holds(c.span)]
         found = self.binder.volatile.within(self.tokens, span, [*inside, *self.kept])
         found = max([found, *(self.changes(t, scope) for t in self.tables_read(span, scope))])
         return found >= Changes.WITH_ROW
@@ -208,11 +208,8 @@ class Workspace:
         found: list[TextSpan] = []
         spans = [span]
         for reading in spans:
-            names = {
-                token.text.lower()
-                for token in self.tokens.inside(reading)
-                if not any(begin <= token.start < end for begin, end in self.kept)
-            }
+            outside = (t for t in self.tokens.inside(reading) if not self._is_kept(t.start))
+            names = {token.text.lower() for token in outside}
             for table in scope:
                 if table not in spans and self._name_of(table).lower() in names:
                     spans.append(table)
@@ -220,11 +217,7 @@ class Workspace:
         return found
 
     def _name_of(self, table: TextSpan) -> str:
-        return self.tokens[self.tokens.index_at(table[0])].text
-
-    def _applied(self, *spans: TextSpan) -> set[TextSpan]:
-        """The edits that show in what is rendered of some spans."""
-        return set[TextSpan]().union(*(self.edited.applied(span) for span in spans))
+        return self.tokens[self.tokens.index_at(table.start)].text
 
     def relation(self, source: FromItem) -> str:
         """An entry of FROM with the names that it and its columns go by, without its sample."""
@@ -325,7 +318,7 @@ class Workspace:
         table = self.new_name("source")
         if not self.create_empty(table, columns):
             raise NotPlanned(f"{alias} has a column that no table can have")
-        applied = self._applied(*read)
+        applied = {edit for span in read for edit in self.edited.applied(span)}
         sources = frozenset(table for span, table in self.kept.items() if span in applied)
         calls = frozenset(call.index for call in self.calls if call.span in applied)
         load = Load(table, alias, query, pushed, sources, calls)
@@ -335,7 +328,10 @@ class Workspace:
     def samples(self, block: QueryBlock) -> bool:
         """Whether USING SAMPLE of a block is still to be drawn."""
         span = block.clauses.get("USING SAMPLE")
-        return span is not None and not any(a <= span[0] < b for a, b in self.kept)
+        return span is not None and not self._is_kept(span.start)
+
+    def _is_kept(self, place: int) -> bool:
+        return any(span.start <= place < span.end for span in self.kept)
 
     def _sample(self, block: QueryBlock) -> TextSpan | None:
         """USING SAMPLE of a block with one source, keywords included, until it is drawn."""

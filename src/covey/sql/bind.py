@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cached_property
 from typing import Any
 
 import duckdb
@@ -11,7 +12,7 @@ import duckdb
 from covey.errors import QueryError
 from covey.logical.text_span import TextSpan
 from covey.sql.columns import names_its_columns
-from covey.sql.edited_text import EditedText, OffsetMap
+from covey.sql.edited_text import NO_EDITS, EditedText, Edits, OffsetMap
 from covey.sql.scopes import is_defined, shared_table
 from covey.sql.text import QUERY_STARTS, read_tokens
 from covey.sql.volatile import Changes, Volatile
@@ -30,16 +31,15 @@ MISTAKES = (
     duckdb.HTTPException,
     duckdb.PermissionException,
 )
-
-
+Refusals = tuple[type[duckdb.Error], ...]
 _HINT_LINES = 4
-# What DuckDB's Python package puts before a message that it gives as plain text.
 _NAME = re.compile(r'(?:\w+|"(?:[^"]|"")+")(?:\.(?:\w+|"(?:[^"]|"")+"))+')
 _DEPTH = re.compile(r"Max expression depth limit of (?P<levels>\d+) exceeded")
 _FLATTER = (
     "Store a part of it first, CREATE TEMP TABLE … AS SELECT …, and query the table: a long chain "
     "of operators, casts or NOT is one level for each, and so is a view that reads another."
 )
+# What DuckDB's Python package puts before a message that it gives as plain text.
 _KIND = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 
 
@@ -85,7 +85,7 @@ class Binder:
         self._connection = connection
         self.edited = edited
         self.volatile = Volatile(connection)
-        self._has_effects: bool | None = None
+        self._tokens = read_tokens(edited.text)
 
     def has_function(self, name: str) -> bool:
         """Whether DuckDB knows a function or macro of that name, schema included."""
@@ -104,7 +104,7 @@ class Binder:
 
     def any_aggregate(self, span: TextSpan) -> bool:
         """Whether a text calls an aggregate function."""
-        return self.volatile.aggregates(read_tokens(self.edited.text), span)
+        return self.volatile.aggregates(self._tokens, span)
 
     def constant(self, span: TextSpan) -> Any:
         """The value of a constant expression; None where it is not one.
@@ -115,17 +115,13 @@ class Binder:
             QueryError: it reads a table that the query defines.
         """
         self._refuse_shared(span)
-        try:
-            rows = self._connection.execute(f"SELECT ({self.edited.render(span)})").fetchall()
-        except MISTAKES:
-            return None
-        return rows[0][0] if rows else None
+        return self.first(f"SELECT ({self.edited.render(span)})", MISTAKES)
 
-    def first(self, query: str) -> Any:
-        """The first value of a query of ours that evaluates the user's text; None if it fails."""
+    def first(self, query: str, expected: Refusals = (duckdb.Error,)) -> Any:
+        """The first value of a query that evaluates the user's text; None where it is refused."""
         try:
             rows = self._connection.execute(query).fetchall()
-        except duckdb.Error:
+        except expected:
             return None
         return rows[0][0] if rows else None
 
@@ -142,9 +138,9 @@ class Binder:
             table, dot, _ = text.rpartition(".")
             if not dot or not _NAME.fullmatch(text):
                 return None
-            tokens = read_tokens(self.edited.text)
-            if is_defined(tokens, tokens.index_at(span[0])):
-                raise self._defined(tokens.index_at(span[0]))
+            place = self._tokens.index_at(span.start)
+            if is_defined(self._tokens, place):
+                raise self._defined(place)
             head, query = "SELECT ", f"SELECT {text} FROM {table}"
         try:
             return self._connection.execute(query).fetchall()
@@ -152,30 +148,27 @@ class Binder:
             if text.startswith("(") and read_tokens(text)[1].word not in QUERY_STARTS:
                 return None
             refused = mistake(error, text, len(head), self.edited.text, offsets)
-            place = refused.span if refused.span and refused.span[1] <= span[1] else span
-            raise QueryError(
-                refused.reason, sql=self.edited.text, span=place, hint=refused.hint
-            ) from None
+            inside = refused.span is not None and refused.span[1] <= span.end
+            raise refused.replaced(span=refused.span if inside else span) from None
 
     def _refuse_shared(self, span: TextSpan) -> None:
-        at = shared_table(read_tokens(self.edited.text), span)
+        at = shared_table(self._tokens, span)
         if at is not None:
             raise self._defined(at)
 
     def _defined(self, at: int) -> QueryError:
         """An error about a name that would mean another table apart from its query."""
-        tokens = read_tokens(self.edited.text)
-        return QueryError(
+        tokens = self._tokens
+        return tokens.error(
             f"{tokens[at].text} is defined by this query, and labels and options are read before",
-            sql=tokens.text,
-            span=tokens.span(at, at + 1),
-            hint="They come from no WITH clause and no alias of FROM: name a table, or a view "
+            tokens.span(at, at + 1),
+            "They come from no WITH clause and no alias of FROM: name a table, or a view "
             "without AI calls, or write the value.",
         )
 
     def is_unnamed(self, item: TextSpan) -> bool:
         """Whether an item of SELECT is an expression without an alias."""
-        if names_its_columns(read_tokens(self.edited.text), item):
+        if names_its_columns(self._tokens, item):
             return False
         try:
             # Behind an alias there is no place for another.
@@ -196,13 +189,13 @@ class Binder:
         except duckdb.ParserException as error:
             raise mistake(error, text, 0, self.edited.text, offsets) from None
 
-    def check(self, span: TextSpan | None = None) -> None:
-        """Let DuckDB bind the edited text.
+    def check(self, also: Edits = NO_EDITS) -> None:
+        """Let DuckDB bind the edited text, with further edits that are not kept.
 
         Raises:
             QueryError: DuckDB refuses it; its words, at the place in the user's text.
         """
-        text, offsets = self.edited.render_mapped(span)
+        text, offsets = self.edited.render_mapped(also=also)
         kinds = statement_kinds(self._connection, text)
         # A relation is only bound; EXPLAIN, which optimises too, takes six times as long.
         if kinds == [duckdb.StatementType.SELECT] and self.columns(text) is not None:
@@ -231,14 +224,10 @@ class Binder:
             return None
         return list(zip(relation.columns, map(str, relation.types), strict=True))
 
-    @property
+    @cached_property
     def has_effects(self) -> bool:
         """Whether something in the text leaves a trace each time it is evaluated."""
-        if self._has_effects is None:
-            tokens = read_tokens(self.edited.text)
-            found = self.volatile.within(tokens, tokens.whole)
-            self._has_effects = found is Changes.WITH_EFFECT
-        return self._has_effects
+        return self.volatile.within(self._tokens, self._tokens.whole) is Changes.WITH_EFFECT
 
 
 def mistake(error: duckdb.Error, ran: str, shift: int, sql: str, offsets: OffsetMap) -> QueryError:

@@ -71,7 +71,6 @@ def refuse_columns_in_braces(
     Args:
         words: of each call.
         calls: the calls; their look-ups are known to DuckDB, and stand in the binder's text.
-        tokens: the user's text.
         binder: of the statement, which binds.
         dialect: how the mend is written; None is PROMPT.
         scope: what calls have in common that see the same columns.
@@ -125,14 +124,10 @@ def _is_seen(form: str, call: AICall, binder: Binder) -> bool:
 
 def _refused(form: str, call: AICall, binder: Binder) -> str | None:
     """Why DuckDB does not bind SQL at the place of a call; None where it does."""
-    snapshot = binder.edited.snapshot()
-    binder.edited.replace(call.span, f"{call.text_lookup}(CAST(({form}) AS VARCHAR))")
     try:
-        binder.check()
+        binder.check({call.span: [f"{call.text_lookup}(CAST(({form}) AS VARCHAR))"]})
     except QueryError as error:
         return error.reason
-    finally:
-        binder.edited.revert(snapshot)
     return None
 
 
@@ -157,7 +152,7 @@ def _refusal(
 ) -> QueryError:
     braces, column = next(iter(found.items()))
     start = tokens.text.find(braces, *words.span)
-    span = words.span if start < 0 else (start, start + len(braces))
+    span = words.span if start < 0 else TextSpan(start, start + len(braces))
     if words.purpose is not Purpose.QUESTION:
         hint = (
             f"A {words.purpose.value} is the same for all rows. Put the column into the input: "
@@ -167,12 +162,7 @@ def _refusal(
         hint = f"Write {_mended(words, found, call, tokens, dialect)}."
         if dialect is not Dialect.BIGQUERY:
             hint += " In PROMPT {{ and }} are braces."
-    return QueryError(
-        f"{braces} is plain text here, though {column} is a column",
-        sql=tokens.text,
-        span=span,
-        hint=hint,
-    )
+    return tokens.error(f"{braces} is plain text here, though {column} is a column", span, hint)
 
 
 def _mended(
@@ -191,7 +181,7 @@ def _mended(
             if piece
         ]
         return f"({', '.join(fields)})"
-    arguments = [tokens.text[slice(*span)] for span in call.arguments]
+    arguments = [tokens.cut(span) for span in call.arguments]
     if call.question.template == "{0}":
         arguments = []  # The words are a part of the one argument.
     columns = list(dict.fromkeys(found.values()))

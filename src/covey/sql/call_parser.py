@@ -1,16 +1,16 @@
-"""Find the AI calls in a text: where they stand and where their arguments stand."""
+"""Find the AI calls in a text, where their arguments stand, and whose spelling they are in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlglot import TokenType
 
 from covey.errors import QueryError, UnsupportedError
 from covey.logical.text_span import TextSpan
-from covey.sql.dialect import Dialect, nearest_function, style_of, supported
-from covey.sql.functions import BY_SPELLING, AIFunction, is_foreign
+from covey.sql.dialect import Dialect, example, function_name, nearest_function, style_of, supported
+from covey.sql.functions import BY_SPELLING, FUNCTIONS, AIFunction, is_foreign
 from covey.sql.text import TokenList
 
 _ARROWS = (TokenType.FARROW, TokenType.COLON_EQ)
@@ -53,7 +53,6 @@ def find_calls(
     """Every AI call, inner calls before the calls whose arguments they are.
 
     Args:
-        tokens: the user's text.
         known_to_duckdb: says whether DuckDB has a function or macro of that name, so
             that a user's own `ai_something` is left to DuckDB.
         dialect: whose spelling messages use; None goes by the name that is refused.
@@ -84,38 +83,24 @@ def find_calls(
 def _name_at(tokens: TokenList, i: int) -> tuple[str, int] | None:
     """The AI function name that begins at token i, and the index of its bracket."""
     # Tools that write SQL put names in quotes: "AI"."IF"(…) is the function, too.
-    word = tokens[i].name
-    if i and tokens[i - 1].kind is TokenType.DOT:
+    spelling, opening = tokens[i].name, i + 1
+    if tokens.kind(i - 1) is TokenType.DOT:
         return None
-
-    def opens(index: int) -> bool:
-        return index < len(tokens) and tokens[index].kind is TokenType.L_PAREN
-
-    if word == "AI" and i + 2 < len(tokens) and tokens[i + 1].kind is TokenType.DOT:
-        name = tokens[i + 2].name
-        return (f"AI.{name}", i + 3) if name and opens(i + 3) else None
-    if opens(i + 1) and (word.startswith("AI_") or is_foreign(word)):
-        return word, i + 1
-    return None
+    if spelling == "AI" and tokens.kind(i + 1) is TokenType.DOT and i + 2 < len(tokens):
+        spelling, opening = f"AI.{tokens[i + 2].name}", i + 3
+    elif not spelling.startswith("AI_") and not is_foreign(spelling):
+        return None
+    opens = tokens.kind(opening) is TokenType.L_PAREN
+    return (spelling, opening) if opens and spelling != "AI." else None
 
 
 # A name with a bracket behind it that stands behind one of these is defined or filled.
-_DEFINE = (
-    "MACRO",
-    "FUNCTION",
-    "TABLE",
-    "EXISTS",
-    "INTO",
-    "REFERENCES",
-    "COPY",
-    "WITH",
-    "RECURSIVE",
-)
+_DEFINE = tuple("MACRO FUNCTION TABLE EXISTS INTO REFERENCES COPY WITH RECURSIVE".split())
 
 
 def _is_definition(tokens: TokenList, i: int, opening: int) -> bool:
     """Whether the name at i is that of a table, macro or common table expression."""
-    before = tokens[i - 1].word if i else ""
+    before = tokens.word(i - 1)
     created = {token.word for token in tokens[:4]} if tokens[0].word == "CREATE" else set()
     if before in _DEFINE or (before == "ON" and "INDEX" in created):
         return True
@@ -127,21 +112,12 @@ def _is_definition(tokens: TokenList, i: int, opening: int) -> bool:
 
 
 def _refuse(spelling: str, span: TextSpan, sql: str, dialect: Dialect | None) -> None:
-    if is_foreign(spelling):
-        raise UnsupportedError(
-            f"{spelling} is not supported",
-            sql=sql,
-            span=span,
-            hint=f"Covey has {supported(dialect or style_of(spelling))}.",
-        )
-    near = nearest_function(spelling, dialect)
     known = f"Covey has {supported(dialect or style_of(spelling))}."
-    raise QueryError(
-        f"There is no AI function {spelling}",
-        sql=sql,
-        span=span,
-        hint=f"Did you mean {near}?" if near else known,
-    )
+    if is_foreign(spelling):
+        raise UnsupportedError(f"{spelling} is not supported", sql=sql, span=span, hint=known)
+    near = nearest_function(spelling, dialect)
+    hint = f"Did you mean {near}?" if near else known
+    raise QueryError(f"There is no AI function {spelling}", sql=sql, span=span, hint=hint)
 
 
 def split_arguments(tokens: TokenList, start: int, end: int) -> list[tuple[int, int]]:
@@ -155,11 +131,8 @@ def split_arguments(tokens: TokenList, start: int, end: int) -> list[tuple[int, 
     parts = tokens.split(start, end, TokenType.COMMA)
     for first, last in parts:
         if first == last:
-            raise QueryError(
-                "An argument is missing here",
-                sql=tokens.text,
-                span=tokens[last].span,
-                hint="Write it, or remove the comma.",
+            raise tokens.error(
+                "An argument is missing here", tokens[last].span, "Write it, or remove the comma."
             )
     return parts
 
@@ -168,8 +141,85 @@ def _arguments(tokens: TokenList, start: int, end: int) -> list[Argument]:
     arguments = []
     for first, last in split_arguments(tokens, start, end):
         named = last - first > 2 and tokens[first + 1].kind in _ARROWS
-        if named:
-            arguments.append(Argument(tokens[first].text.lower(), first + 2, last))
-        else:
-            arguments.append(Argument(None, first, last))
+        name = tokens[first].text.lower() if named else None
+        arguments.append(Argument(name, first + 2 * named, last))
     return arguments
+
+
+# Spellings that say whose text it is. AI_IF, AI_SCORE and AI_MARGIN are Covey's own.
+_SNOWFLAKE_NAMES = ("AI_FILTER", "AI_CLASSIFY", "AI_JOIN")
+
+
+def detect(calls: Sequence[RawCall], tokens: TokenList) -> Dialect | None:
+    """The dialect that the calls of a text are written in; None where they are of both."""
+    found: set[Dialect] = set()
+    for call in calls:
+        if call.spelling in _SNOWFLAKE_NAMES:
+            found.add(Dialect.SNOWFLAKE)
+        if call.spelling.startswith("AI."):
+            found.add(Dialect.BIGQUERY)
+        for argument in call.arguments:
+            if _begins_template(tokens, argument.first):
+                found.add(Dialect.SNOWFLAKE)
+            elif argument.name is not None or _is_tuple(argument, tokens):
+                found.add(Dialect.BIGQUERY)
+    return found.pop() if len(found) == 1 else None
+
+
+def check(calls: Sequence[RawCall], tokens: TokenList, dialect: Dialect) -> None:
+    """Refuse the other vendor's spellings.
+
+    Raises:
+        QueryError: names the spelling of `dialect`.
+    """
+    for call in calls:
+        if call.spelling.startswith("AI.") is (dialect is Dialect.SNOWFLAKE):
+            raise tokens.error(
+                f"{call.spelling} is not written so in the dialect {dialect.value}",
+                call.name_span,
+                f"Write {function_name(call.function, dialect)}, or leave the dialect open.",
+            )
+        for argument in call.arguments:
+            if dialect is Dialect.BIGQUERY and _begins_template(tokens, argument.first):
+                raise tokens.error(
+                    f"PROMPT is not written so in the dialect {dialect.value}",
+                    tokens.span(argument.first, argument.first + 1),
+                    "Write a tuple of texts and columns, "
+                    f"{example(call.function, dialect)}, or leave the dialect open.",
+                )
+
+
+def check_templates(
+    calls: Sequence[RawCall],
+    tokens: TokenList,
+    dialect: Dialect | None,
+    known_to_duckdb: Callable[[str], bool],
+) -> None:
+    """Refuse PROMPT outside an AI function.
+
+    Raises:
+        QueryError: it stands elsewhere, and the user has no macro of that name.
+    """
+    places = {argument.first for call in calls for argument in call.arguments}
+    for i in range(len(tokens)):
+        if i in places or not _begins_template(tokens, i) or known_to_duckdb("prompt"):
+            continue
+        if tokens.word(i - 1) in ("MACRO", "FUNCTION", "TABLE", "INTO"):
+            continue
+        raise tokens.error(
+            "PROMPT stands only in an AI function",
+            tokens[i].span,
+            f"Write {example(FUNCTIONS[0], dialect)}.",
+        )
+
+
+def _begins_template(tokens: TokenList, i: int) -> bool:
+    return tokens[i].name == "PROMPT" and tokens.kind(i + 1) is TokenType.L_PAREN
+
+
+def _is_tuple(argument: Argument, tokens: TokenList) -> bool:
+    first, last = argument.first, argument.last
+    if tokens[first].kind is not TokenType.L_PAREN or not tokens.in_brackets(first, last):
+        return False
+    is_query = tokens.begins_query(first + 1)
+    return not is_query and len(tokens.split(first + 1, last - 1, TokenType.COMMA)) > 1

@@ -37,7 +37,7 @@ def named_columns(tokens: TokenList, blocks: list[QueryBlock]) -> frozenset[str]
             return None
         if token.kind is TokenType.STAR and not _is_count_or_product(tokens, i):
             return None
-        qualifies = i + 1 < len(tokens) and tokens[i + 1].kind is TokenType.DOT
+        qualifies = tokens.kind(i + 1) is TokenType.DOT
         if token.text.lower() in aliases and not qualifies and token.start not in given:
             return None
     return frozenset(token.text.lower() for token in tokens)
@@ -60,20 +60,18 @@ def names_its_columns(tokens: TokenList, item: TextSpan) -> bool:
 def makes_columns(tokens: TokenList, span: TextSpan) -> bool:
     """Whether an expression holds a COLUMNS(…) that makes one of it for each of some columns."""
     inside = tokens.inside(span)
-    for i, token in enumerate(inside[:-1]):
-        if token.word == "COLUMNS" and inside[i + 1].kind is TokenType.L_PAREN:
-            before = [each.kind for each in inside[max(0, i - 2) : i]]
-            if before not in _UNPACKS:
-                return True
-    return False
+    return any(
+        token.word == "COLUMNS"
+        and inside[i + 1].kind is TokenType.L_PAREN
+        and [each.kind for each in inside[max(0, i - 2) : i]] not in _UNPACKS
+        for i, token in enumerate(inside[:-1])
+    )
 
 
 def _is_count_or_product(tokens: TokenList, i: int) -> bool:
     """Whether the star at token i is the one of count(*) or a multiplication."""
-    if not i:
-        return False
-    before = tokens[i - 1]
-    if before.kind is TokenType.L_PAREN:
-        return i > 1 and tokens[i - 2].word == "COUNT"
-    literal = before.kind in (TokenType.NUMBER, TokenType.R_PAREN, TokenType.R_BRACKET)
-    return literal or before.is_name
+    before = tokens.kind(i - 1)
+    if before is TokenType.L_PAREN:
+        return tokens.word(i - 2) == "COUNT"
+    literal = before in (TokenType.NUMBER, TokenType.R_PAREN, TokenType.R_BRACKET)
+    return literal or (i > 0 and tokens[i - 1].is_name)

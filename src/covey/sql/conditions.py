@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from sqlglot import TokenType
 
-from covey.errors import QueryError
 from covey.logical.calls import AICall, OnError, Reading
 from covey.sql.dialect import function_name, style_of
 from covey.sql.functions import BY_SPELLING
-from covey.sql.text import TokenList, quote_text
+from covey.sql.text import CLAUSES, JOIN_PREFIXES, SET_OPERATIONS, TokenList, quote_text
 
 # What a condition stands behind, and what may stand behind it, but for brackets.
 _BEFORE = ("WHERE", "ON", "HAVING", "QUALIFY", "AND", "OR", "NOT")
 _OPENINGS = ("SELECT", "WHEN", "THEN", "ELSE", "CASE")
 _AFTER = frozenset(
-    """
-    AND OR AS FROM WHERE GROUP HAVING QUALIFY WINDOW ORDER LIMIT OFFSET FETCH USING UNION EXCEPT
-    INTERSECT RETURNING THEN ELSE END JOIN NATURAL INNER CROSS LEFT RIGHT FULL SEMI ANTI ASOF
-    POSITIONAL WHEN
-    """.split()
-)
+    "AND OR AS FROM FETCH USING RETURNING THEN ELSE END WHEN JOIN".split()
+    + [clause.partition(" ")[0] for clause in CLAUSES]
+) | {*SET_OPERATIONS, *JOIN_PREFIXES}
 _ENDS = (TokenType.R_PAREN, TokenType.COMMA, TokenType.SEMICOLON)
 
 
@@ -32,7 +28,7 @@ def refuse_as_condition(call: AICall, spelling: str, tokens: TokenList) -> None:
     is_struct = call.options.on_error is OnError.VALUE
     if call.reading is Reading.TRUTH and not is_struct:
         return
-    first, last = tokens.index_at(call.span[0]), tokens.index_at(call.span[1])
+    first, last = tokens.indexes(call.span)
     if not _is_condition(tokens, first, last):
         return
     value = f"{spelling}(…){'.value' if is_struct else ''}"
@@ -40,11 +36,8 @@ def refuse_as_condition(call: AICall, spelling: str, tokens: TokenList) -> None:
     what, test = _gives(call, value, judge)
     if is_struct:
         what = "a struct of value and error"
-    raise QueryError(
-        f"{spelling} gives {what} here, and a condition is TRUE or FALSE",
-        sql=tokens.text,
-        span=call.span,
-        hint=test,
+    raise tokens.error(
+        f"{spelling} gives {what} here, and a condition is TRUE or FALSE", call.span, test
     )
 
 
@@ -71,10 +64,10 @@ def _is_condition(tokens: TokenList, first: int, last: int) -> bool:
         return False
     before = tokens[first - 1]
     if before.word not in _BEFORE:
-        joined = last < len(tokens) and tokens[last].word in ("AND", "OR")
+        joined = tokens.word(last) in ("AND", "OR")
         opens = before.word in _OPENINGS or before.kind in (TokenType.L_PAREN, TokenType.COMMA)
         return joined and opens
-    earlier = tokens[first - 2].word if first > 1 else ""
+    earlier = tokens.word(first - 2)
     if (before.word, earlier) in (("ON", "DISTINCT"), ("NOT", "IS")):
         return False
     if before.word == "ON" and _names_columns(tokens, first - 1):
@@ -84,31 +77,20 @@ def _is_condition(tokens: TokenList, first: int, last: int) -> bool:
 
 def _names_columns(tokens: TokenList, i: int) -> bool:
     """Whether the ON at token i is that of PIVOT or UNPIVOT, and no join's."""
-    i -= 1
-    while i >= 0 and not tokens.is_open(i):
-        if i in tokens.partner:
-            i = tokens.partner[i]
-        elif tokens[i].word in ("JOIN", "PIVOT", "UNPIVOT"):
-            return tokens[i].word != "JOIN"
-        i -= 1
-    return False
+    words = (tokens[before].word for before in tokens.level_before(i))
+    return next((w for w in words if w in ("JOIN", "PIVOT", "UNPIVOT")), "JOIN") != "JOIN"
 
 
 def _ends(tokens: TokenList, i: int) -> bool:
-    if i >= len(tokens) or tokens[i].kind in _ENDS:
-        return True
-    return tokens[i].word.partition(" ")[0] in _AFTER
+    ended = tokens.kind(i) in (None, *_ENDS)
+    return ended or tokens.word(i).partition(" ")[0] in _AFTER
 
 
 def _ends_between(tokens: TokenList, i: int) -> bool:
     """Whether the AND at token i is that of a BETWEEN."""
-    i -= 1
-    while i >= 0 and not tokens.is_open(i):
-        if i in tokens.partner:
-            i = tokens.partner[i]
-        elif tokens[i].word == "BETWEEN":
+    for before in tokens.level_before(i):
+        if tokens[before].word == "BETWEEN":
             return True
-        elif tokens[i].word in (*_BEFORE, *_OPENINGS) or tokens[i].kind is TokenType.COMMA:
+        if tokens[before].word in (*_BEFORE, *_OPENINGS) or tokens.kind(before) is TokenType.COMMA:
             return False
-        i -= 1
     return False

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from covey.logical.text_span import TextSpan
 
 # What stands in the place of a span: new text, and spans whose edited text is copied there.
 Replacement = Sequence[str | TextSpan]
-Edits = dict[TextSpan, Replacement]
+Edits = Mapping[TextSpan, Replacement]
+NO_EDITS: Edits = {}
 
 
 class EditedText:
@@ -30,7 +31,7 @@ class EditedText:
         self._numbers = itertools.count()
         # When each was made; a revert brings the earlier number back.
         self._made: dict[TextSpan, int] = {}
-        self._edits: Edits = {}
+        self._edits: dict[TextSpan, Replacement] = {}
         # In the order in which they are written; see `_place`.
         self._places: list[TextSpan] = []
         self._done: list[tuple[TextSpan, Replacement | None, int]] = []
@@ -67,21 +68,26 @@ class EditedText:
             else:
                 self._edits[span] = before
 
-    def render(self, span: TextSpan | None = None) -> str:
-        """The edited text of `span`, or of everything."""
-        return self.render_mapped(span)[0]
+    def render(self, span: TextSpan | None = None, also: Edits = NO_EDITS) -> str:
+        """The edited text of `span`, or of everything, with further edits that are not kept."""
+        return self.render_mapped(span, also)[0]
 
-    def render_mapped(self, span: TextSpan | None = None) -> tuple[str, OffsetMap]:
-        """The edited text of `span` and the map from its offsets to the original's."""
-        writer = self._written(span if span is not None else TextSpan(0, len(self.text)))
+    def render_mapped(
+        self, span: TextSpan | None = None, also: Edits = NO_EDITS
+    ) -> tuple[str, OffsetMap]:
+        """As `render`, with the map from offsets of the edited text to the original's."""
+        writer = self._written(TextSpan(0, len(self.text)) if span is None else span, also)
         return "".join(writer.pieces), OffsetMap(writer.marks)
 
     def applied(self, span: TextSpan) -> set[TextSpan]:
         """The spans of the edits that show in the edited text of `span`."""
         return self._written(span).applied
 
-    def _written(self, span: TextSpan) -> _Writer:
-        writer = _Writer(self.text, self._edits, self._places)
+    def _written(self, span: TextSpan, also: Edits = NO_EDITS) -> _Writer:
+        new = [_place(edit) for edit in also if edit not in self._edits]
+        places = sorted([*self._places, *new]) if new else self._places
+        edits = {**self._edits, **also} if also else self._edits
+        writer = _Writer(self.text, edits, places)
         writer.write(span)
         return writer
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 import duckdb
 from sqlglot import TokenType
 
-from covey.errors import QueryError
 from covey.logical.calls import AICall, Reading
 from covey.logical.text_span import TextSpan
 from covey.prompts.question import Method, Question, QuestionKind
 from covey.prompts.template import parse_template
 from covey.sql.bind import Binder
 from covey.sql.braces import Purpose, Words, refuse_columns_in_braces
-from covey.sql.call_parser import RawCall, find_calls
+from covey.sql.call_parser import RawCall, check, check_templates, detect, find_calls
 from covey.sql.classify import read_classification
 from covey.sql.conditions import refuse_as_condition
 from covey.sql.dialect import Dialect, example
@@ -23,7 +22,6 @@ from covey.sql.edited_text import EditedText
 from covey.sql.examples import read_calibration, read_examples
 from covey.sql.options import Arguments
 from covey.sql.prompt import read_prompt
-from covey.sql.spelling import check, check_templates, detect
 from covey.sql.statements import refuse_kept_calls
 from covey.sql.text import TokenList, read_tokens
 
@@ -33,7 +31,6 @@ class ExtractedCalls:
     """A statement whose AI calls are known and replaced by look-ups.
 
     Attributes:
-        tokens: the user's text.
         edited: the same text with every call replaced by its look-up over texts.
         calls: the calls; `calls[i].index == i`.
         binder: DuckDB's view of the edited text.
@@ -122,7 +119,6 @@ def text_lookup(call: AICall, may_fold: bool = False) -> list[str | TextSpan]:
     """The look-up of a call over the texts of its documents.
 
     Args:
-        call: the call.
         may_fold: whether DuckDB may look a constant up while it binds, for rows that may
             not exist. A subquery in its arguments keeps it from that.
     """
@@ -144,11 +140,10 @@ def _read_call(
     given = Arguments(raw, tokens, binder, dialect)
     argument = given.parameters.get(raw.function.parameters[0])
     if argument is None:
-        raise QueryError(
+        raise tokens.error(
             f"{raw.spelling} needs a text argument",
-            sql=tokens.text,
-            span=tokens.span(raw.first, raw.last),
-            hint=f"Write {example(raw.function, dialect, raw.spelling)}.",
+            tokens.span(raw.first, raw.last),
+            f"Write {example(raw.function, dialect, raw.spelling)}.",
         )
     prompt = read_prompt(tokens, argument.first, argument.last, binder)
     words = prompt.words

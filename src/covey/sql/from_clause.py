@@ -10,21 +10,7 @@ from covey.logical.calls import CallPlaces
 from covey.logical.query_blocks import Expr, FromItem, Join, JoinKind
 from covey.logical.text_span import TextSpan
 from covey.sql.boolean import conjuncts
-from covey.sql.text import QUERY_STARTS, TokenList
-
-_JOIN_PREFIXES = (
-    "NATURAL",
-    "INNER",
-    "CROSS",
-    "LEFT",
-    "RIGHT",
-    "FULL",
-    "OUTER",
-    "SEMI",
-    "ANTI",
-    "ASOF",
-    "POSITIONAL",
-)
+from covey.sql.text import JOIN_PREFIXES, QUERY_STARTS, TokenList
 
 
 class NotPlanned(Exception):
@@ -39,8 +25,7 @@ def read_from(
     Raises:
         NotPlanned: a form that planning does not know.
     """
-    reader = _FromReader(tokens, first, last, calls)
-    return reader.read()
+    return _FromReader(tokens, first, last, calls).read()
 
 
 class _FromReader:
@@ -96,7 +81,7 @@ class _FromReader:
         elif self.names() and self.word() != "UNNEST":
             name = self.path()
         else:
-            raise NotPlanned(f"{self.tokens.text[slice(*self.tokens.span(start, start + 1))]} …")
+            raise NotPlanned(f"{self.tokens.cut(self.tokens.span(start, start + 1))} …")
         span = self.tokens.span(start, self.at)
         alias = self.alias()
         names = None if alias is None else self.column_names()
@@ -155,7 +140,7 @@ class _FromReader:
 
     def joins_at(self, i: int) -> int | None:
         """Index behind JOIN when a join begins at token i."""
-        while i < self.last and self.tokens[i].word in _JOIN_PREFIXES:
+        while i < self.last and self.tokens[i].word in JOIN_PREFIXES:
             i += 1
         return i + 1 if i < self.last and self.tokens[i].word == "JOIN" else None
 
@@ -176,10 +161,7 @@ class _FromReader:
 
     def condition(self) -> tuple[Expr, ...]:
         """Read ON and its condition, which ends where the next join begins."""
-        start = end = self.at + 1
-        for i in self.tokens.top_level(start, self.last):
-            if self.tokens[i].kind is TokenType.COMMA or self.joins_at(i) is not None:
-                break
-            end = self.tokens.partner[i] + 1 if self.tokens.is_open(i) else i + 1
-        self.at = end
-        return tuple(conjuncts(self.tokens, start, end, self.calls))
+        start, places = self.at + 1, self.tokens.top_level(self.at + 1, self.last)
+        joins = (i for i in places if self.tokens[i].kind is TokenType.COMMA or self.joins_at(i))
+        self.at = next(joins, self.last)
+        return conjuncts(self.tokens, start, self.at, self.calls)

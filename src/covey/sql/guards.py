@@ -15,7 +15,7 @@ from enum import Enum
 from covey.logical.calls import AICall
 from covey.logical.query_blocks import Expr, Kind
 from covey.logical.text_span import TextSpan
-from covey.sql.boolean import MOST_LEVELS
+from covey.sql.boolean import DEEPEST_PART
 from covey.sql.edited_text import EditedText, Replacement
 
 
@@ -146,7 +146,7 @@ class Guards:
         ordered = self.in_order(expr.parts)
         free = sum(not part.calls for part in ordered)
         # Guards are nested: of many siblings some share a level.
-        size = -(-free // MOST_LEVELS)
+        size = -(-free // DEEPEST_PART)
         before = [
             Guard(tuple(ordered[i : min(i + size, free)]), test, word=expr.kind.name)
             for i in range(0, free, size or 1)
@@ -215,11 +215,9 @@ class Guards:
         version = self._edited.version(expr.span)
         known = self._texts.get(expr.span)
         if known is None or known[0] != version:
-            kept = self._edited.snapshot()
-            for call, lookup in self.wrap(expr, Context.VALUE).items():
-                self._edited.replace(self._calls[call].span, *lookup)
-            known = self._texts[expr.span] = version, self._edited.render(expr.span)
-            self._edited.revert(kept)
+            lookups = self.wrap(expr, Context.VALUE)
+            guarded = {self._calls[call].span: lookup for call, lookup in lookups.items()}
+            known = self._texts[expr.span] = version, self._edited.render(expr.span, guarded)
         return known[1]
 
 

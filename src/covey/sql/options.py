@@ -34,7 +34,6 @@ class Arguments:
 
     Args:
         raw: the call.
-        tokens: the user's text.
         binder: evaluates constants.
         dialect: how messages spell.
 
@@ -92,18 +91,16 @@ class Arguments:
                 if self._is_known(name, span):
                     self._option(name.lower(), each, span)
         elif self._tokens[argument.first].kind is TokenType.L_BRACE:
-            raise QueryError(
+            raise self._tokens.error(
                 "The options must be constants",
-                sql=self._tokens.text,
-                span=span,
-                hint="They hold for all rows: {'selectivity': 0.2}.",
+                span,
+                "They hold for all rows: {'selectivity': 0.2}.",
             )
         else:
-            raise QueryError(
+            raise self._tokens.error(
                 f"{self._raw.spelling} takes no such argument",
-                sql=self._tokens.text,
-                span=span,
-                hint="Options are a struct, {'selectivity': 0.2}, or named, selectivity => 0.2. "
+                span,
+                "Options are a struct, {'selectivity': 0.2}, or named, selectivity => 0.2. "
                 f"Several columns go into {several_columns(self._dialect)}.",
             )
 
@@ -111,18 +108,15 @@ class Arguments:
         if name in self.options:
             raise self._twice(f"The option {name}", span)
         if value is None:
-            raise QueryError(
+            raise self._tokens.error(
                 f"The option {name} needs a constant that is not NULL",
-                sql=self._tokens.text,
-                span=span,
-                hint="An option holds for all rows; leave it out for its default.",
+                span,
+                "An option holds for all rows; leave it out for its default.",
             )
         self.options[name] = Given(value, span)
 
     def _twice(self, what: str, span: TextSpan) -> QueryError:
-        return QueryError(
-            f"{what} is given twice", sql=self._tokens.text, span=span, hint="Give it once."
-        )
+        return self._tokens.error(f"{what} is given twice", span, "Give it once.")
 
     def _is_known(self, name: str, span: TextSpan) -> bool:
         """Whether an option is one to read; False for one that is taken and means nothing."""
@@ -139,11 +133,10 @@ class Arguments:
                 hint=f"Leave it out. {raw.spelling} has {', '.join(raw.function.options)}.",
             )
         near = nearest_option(name, raw.function)
-        raise QueryError(
+        raise self._tokens.error(
             f"{raw.spelling} has no option {name}",
-            sql=self._tokens.text,
-            span=span,
-            hint=f"Did you mean {near}?" if near else f"It has {', '.join(raw.function.options)}.",
+            span,
+            f"Did you mean {near}?" if near else f"It has {', '.join(raw.function.options)}.",
         )
 
     def text(self, name: str) -> str | None:
@@ -186,7 +179,7 @@ class Arguments:
     def refuse(self, name: str, reason: str, hint: str) -> QueryError:
         """An error at the place of an option."""
         span = self.options[name].span
-        return QueryError(reason, sql=self._tokens.text, span=span, hint=hint)
+        return self._tokens.error(reason, span, hint)
 
     def anchor(self, arguments: tuple[TextSpan, ...]) -> int:
         """The anchor as a placeholder number, from a number or an alias of its argument.
@@ -204,11 +197,10 @@ class Arguments:
             alias = self._tokens.text[start:end].partition(".")[0].strip().strip('"')
             if isinstance(value, str) and alias.lower() == value.lower():
                 return number
-        raise QueryError(
+        raise self._tokens.error(
             f"The anchor {shown(value)} is none of the prompt's documents",
-            sql=self._tokens.text,
-            span=given.span,
-            hint="Give a placeholder's number, or the alias before an argument's column.",
+            given.span,
+            "Give a placeholder's number, or the alias before an argument's column.",
         )
 
     def call_options(self) -> CallOptions:
@@ -262,21 +254,17 @@ class Arguments:
         if chosen is None:
             return wanted or OnError.NULL
         if details is not None and wanted not in (None, OnError(chosen.value)):
-            raise QueryError(
+            raise self._tokens.error(
                 "on_error and return_error_details contradict each other",
-                sql=self._tokens.text,
-                span=details.span,
-                hint="Leave one of them out.",
+                details.span,
+                "Leave one of them out.",
             )
         return OnError(chosen.value)
 
     def wrong(self, name: str, what: str, given: Given, hint: str) -> QueryError:
         """An error about an option's value."""
-        return QueryError(
-            f"The option {name} must be {what}, not {shown(given.value)}",
-            sql=self._tokens.text,
-            span=given.span,
-            hint=hint,
+        return self._tokens.error(
+            f"The option {name} must be {what}, not {shown(given.value)}", given.span, hint
         )
 
 

@@ -48,11 +48,10 @@ def read_prompt(tokens: TokenList, first: int, last: int, binder: Binder) -> Pro
     if opening is not None and (in_brackets or tokens[first].word in _TUPLE_NAMES):
         fields = split_arguments(tokens, opening + 1, last - 1)
         if not fields:
-            raise QueryError(
+            raise tokens.error(
                 "This tuple is empty",
-                sql=tokens.text,
-                span=tokens.span(first, last),
-                hint="Write texts and columns: ('Is it urgent? ', t.body).",
+                tokens.span(first, last),
+                "Write texts and columns: ('Is it urgent? ', t.body).",
             )
         if len(fields) > 1 or opening != first:
             return _read_tuple(tokens, fields)
@@ -102,11 +101,10 @@ def _literal(tokens: TokenList, first: int, last: int) -> str | None:
 def _read_template(tokens: TokenList, first: int, opening: int, binder: Binder) -> Prompt:
     closing = tokens.partner[opening]
     if closing == opening + 1:
-        raise QueryError(
+        raise tokens.error(
             "PROMPT needs a text",
-            sql=tokens.text,
-            span=tokens.span(first, closing + 1),
-            hint="Write PROMPT('Is it urgent? {0}', t.body).",
+            tokens.span(first, closing + 1),
+            "Write PROMPT('Is it urgent? {0}', t.body).",
         )
     (start, stop), *rest = split_arguments(tokens, opening + 1, closing)
     span = tokens.span(start, stop)
@@ -114,21 +112,19 @@ def _read_template(tokens: TokenList, first: int, opening: int, binder: Binder) 
     if template is None:
         value = binder.constant(span)
         if not isinstance(value, str):
-            raise QueryError(
+            raise tokens.error(
                 "The first argument of PROMPT must be a constant text",
-                sql=tokens.text,
-                span=span,
-                hint="Write the question as a literal and put columns behind it: "
+                span,
+                "Write the question as a literal and put columns behind it: "
                 "PROMPT('Is it urgent? {0}', t.body).",
             )
         template = value
     for a, b in rest:
         if tokens[a].kind is TokenType.STAR or tokens[b - 1].kind is TokenType.STAR:
-            raise QueryError(
+            raise tokens.error(
                 "A star stands for several columns, and a placeholder for one document",
-                sql=tokens.text,
-                span=tokens.span(a, b),
-                hint="Name the columns, or write COLUMNS(*) for a call about each of them.",
+                tokens.span(a, b),
+                "Name the columns, or write COLUMNS(*) for a call about each of them.",
             )
     arguments = tuple(tokens.span(a, b) for a, b in rest)
     _check_placeholders(tokens.text, template, span, arguments)

@@ -79,9 +79,7 @@ class RewrittenSql:
                 span = self._place(piece, span, begin if behind == number else span[0])
                 if piece.written.view is not None:
                     reason = f"In the view {piece.written.view}: {reason}"
-        return type(error)(
-            reason, sql=sql, span=span, hint=error.hint, done=done if done else error.done
-        )
+        return error.replaced(reason=reason, sql=sql, span=span, done=done or error.done)
 
     @staticmethod
     def _place(piece: Fragment, span: tuple[int, int], begin: int) -> TextSpan:

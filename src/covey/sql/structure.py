@@ -1,7 +1,8 @@
 """Find the query blocks of a text and the parts of each.
 
-It reads tokens, not a grammar: brackets, clause keywords and the forms of a FROM
-entry that planning knows. A form it does not know gives a block with a `reason`.
+It reads tokens, not a grammar: brackets, clause keywords and the forms of a FROM entry that
+planning knows (docs/decisions/0012-structure-from-tokens.md). A form it does not know gives
+a block with a `reason`.
 """
 
 from __future__ import annotations
@@ -15,93 +16,16 @@ from covey.logical.query_blocks import Expr, QueryBlock
 from covey.logical.text_span import TextSpan
 from covey.sql.boolean import conjuncts, read_expression
 from covey.sql.from_clause import NotPlanned, read_from
-from covey.sql.text import QUERY_STARTS, TokenList, read_tokens
-
-_CLAUSES = (
-    "WHERE",
-    "GROUP BY",
-    "HAVING",
-    "QUALIFY",
-    "WINDOW",
-    "ORDER BY",
-    "LIMIT",
-    "OFFSET",
-    "USING SAMPLE",
-)
-_SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
-_CHANGES = ("UPDATE", "DELETE", "MERGE", "INSERT")
+from covey.sql.scopes import definitions
+from covey.sql.statements import changes_rows, query_end
+from covey.sql.text import CLAUSES, QUERY_STARTS, SET_OPERATIONS, TokenList
 
 
 def find_blocks(tokens: TokenList, calls: list[AICall]) -> list[QueryBlock]:
     """Every SELECT block of the text, inner blocks before those around them."""
     finder = _Finder(tokens, calls)
     finder.statement()
-    return sorted(finder.blocks, key=lambda block: (block.span[1], -block.span[0]))
-
-
-def is_query(tokens: TokenList) -> bool:
-    """Whether the statement only reads: no CREATE, INSERT, UPDATE, DELETE, COPY …"""
-    start = next((t for t in tokens if t.kind is not TokenType.L_PAREN), None)
-    if start is None or changes_rows(tokens):
-        return False
-    return start.word in (*QUERY_STARTS, "PIVOT", "UNPIVOT", "SUMMARIZE")
-
-
-def only_reads(tokens: TokenList) -> bool:
-    """Whether the statement is a query, or shows what there is: SHOW, DESCRIBE, EXPLAIN."""
-    first = tokens[0].word
-    if first == "EXPLAIN":
-        # With ANALYZE it runs the statement, which then must be a query.
-        if tokens[1].word in ("ANALYZE", "ANALYSE"):
-            return len(tokens) > 2 and only_reads(read_tokens(tokens.text[tokens[2].start :]))
-        return not tokens.is_open(1)
-    return first in ("SHOW", "DESCRIBE", "DESC") or is_query(tokens)
-
-
-def changes_rows(tokens: TokenList) -> bool:
-    """Whether the statement is INSERT, UPDATE, DELETE or MERGE, perhaps behind WITH."""
-    if not len(tokens) or tokens[0].word not in (*_CHANGES, "WITH"):
-        return False
-    return any(tokens[i].word in _CHANGES for i in tokens.top_level(0, len(tokens)))
-
-
-def query_span(tokens: TokenList) -> TextSpan | None:
-    """The query of a statement: all of it, or what stands behind CREATE TABLE … AS,
-    INSERT INTO … or inside COPY (…); None where the statement holds no query.
-    """
-    if changes_rows(tokens):
-        return None
-    for i in tokens.top_level(0, len(tokens)):
-        if tokens[i].word in QUERY_STARTS:
-            return tokens.span(i, _query_end(tokens, i))
-        if tokens.is_open(i) and i + 1 < tokens.partner[i] and tokens[0].word == "COPY":
-            return tokens.span(i + 1, tokens.partner[i])
-    return None
-
-
-def _query_end(tokens: TokenList, start: int) -> int:
-    """Index behind the query that begins at `start`.
-
-    RETURNING and ON CONFLICT belong to the INSERT around it, WITH [NO] DATA to CREATE TABLE.
-    """
-    end, changes = len(tokens), changes_rows(tokens)
-    for i in tokens.top_level(start + 1, end):
-        words = [token.word for token in tokens[i : i + 3]]
-        if changes and words[0] == "RETURNING":
-            return i
-        if changes and words[:2] == ["ON", "CONFLICT"] and _does(tokens, i + 2):
-            return i
-        if words in (["WITH", "DATA"], ["WITH", "NO", "DATA"]) and i + len(words) == end:
-            return i
-    return end
-
-
-def _does(tokens: TokenList, i: int) -> bool:
-    """Whether what stands behind ON CONFLICT is an action, perhaps behind its columns."""
-    if i >= len(tokens):
-        return False
-    behind = tokens.partner[i] + 1 if tokens.is_open(i) else i
-    return behind < len(tokens) and tokens[behind].word in ("DO", "WHERE")
+    return sorted(finder.blocks, key=lambda block: (block.span.end, -block.span.start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +64,7 @@ class _Finder:
         else:
             for i in self.tokens.top_level(0, len(self.tokens)):
                 if self.tokens[i].word in QUERY_STARTS:
-                    top = _Query(i, _query_end(self.tokens, i))
+                    top = _Query(i, query_end(self.tokens, i))
                     self.todo.append(top)
                     break
                 if self.tokens.is_open(i):
@@ -153,11 +77,10 @@ class _Finder:
         """Find the queries in brackets among some tokens, which see what `around` sees."""
         i = first
         while i < last:
-            if self.tokens.is_open(i):
+            if self.tokens.is_open(i) and self.tokens.word(i + 1) in QUERY_STARTS:
                 closing = self.tokens.partner[i]
-                if i + 1 < closing and self.tokens[i + 1].word in QUERY_STARTS:
-                    self.todo.append(replace(around, first=i + 1, last=closing))
-                    i = closing
+                self.todo.append(replace(around, first=i + 1, last=closing))
+                i = closing
             i += 1
 
     def query(self, query: _Query, top: bool) -> None:
@@ -165,7 +88,7 @@ class _Finder:
             query = self.with_clause(query)
         first, last = query.first, query.last
         cuts = [
-            i for i in self.tokens.top_level(first, last) if self.tokens[i].word in _SET_OPERATIONS
+            i for i in self.tokens.top_level(first, last) if self.tokens[i].word in SET_OPERATIONS
         ]
         union = None if query.recursive else self.union(first, cuts, last)
         for begin, end in zip([first, *(i + 1 for i in cuts)], [*cuts, last], strict=True):
@@ -190,8 +113,9 @@ class _Finder:
         if first < last and self.tokens[first].word in ("SELECT", "FROM"):
             span = self.tokens.span(first, last)
             block = QueryBlock(span, query.scope, query.recursive, alone, top and alone)
-            before = self.tokens[first - 2].word if first > 1 else ""
-            block.exists = alone and before == "EXISTS" and self.tokens.is_open(first - 1)
+            block.exists = (
+                alone and self.tokens.word(first - 2) == "EXISTS" and self.tokens.is_open(first - 1)
+            )
             block.cte, block.union = query.cte, union
             self.read(block, first, last)
             self.blocks.append(block)
@@ -199,26 +123,15 @@ class _Finder:
 
     def with_clause(self, query: _Query) -> _Query:
         """Read WITH; return the query behind it, with what it can see."""
-        i, last = query.first + 1, query.last
-        if self.tokens[i].word == "RECURSIVE":
-            query, i = replace(query, recursive=True), i + 1
-        begin = i
-        while i < last:
-            if not self.tokens.is_open(i):
-                i += 1
-                continue
-            closing = self.tokens.partner[i]
-            body = i > begin + 1 and self.tokens[i - 1].word in ("AS", "MATERIALIZED")
-            if body:
-                span = self.tokens.span(begin, closing + 1)
-                self.inside(i, closing + 1, replace(query, cte=(self.tokens[begin].text, span)))
-                query = replace(query, scope=(*query.scope, span))
-            i = closing + 1
-            if body and (i >= last or self.tokens[i].kind is not TokenType.COMMA):
-                return replace(query, first=i)
-            if body:
-                begin = i = i + 1
-        return replace(query, first=last)
+        tokens, behind = self.tokens, query.last
+        if tokens.word(query.first + 1) == "RECURSIVE":
+            query = replace(query, recursive=True)
+        for each in definitions(tokens).get(query.first, ()):
+            span, behind = tokens.span(each.start, each.closing + 1), each.closing + 1
+            table = replace(query, cte=(tokens[each.start].text, span))
+            self.inside(each.opening, behind, table)
+            query = replace(query, scope=(*query.scope, span))
+        return replace(query, first=behind)
 
     def read(self, block: QueryBlock, first: int, last: int) -> None:
         """Fill in the clauses of a block."""
@@ -226,9 +139,11 @@ class _Finder:
         block.clauses = {word: self.tokens.span(*r) for word, r in ranges.items()}
         for word, (start, stop) in ranges.items():
             if word == "WHERE":
-                block.where = tuple(conjuncts(self.tokens, start, stop, self.calls))
+                block.where = conjuncts(self.tokens, start, stop, self.calls)
             elif word != "FROM":
                 block.outputs[word] = self.expressions(start, stop)
+            if word == "HAVING":
+                block.having = conjuncts(self.tokens, start, stop, self.calls)
             if word == "SELECT":
                 block.items = self.items(start, stop)
         if "FROM" not in ranges:
@@ -271,20 +186,17 @@ class _Finder:
 
     def clauses(self, first: int, last: int) -> dict[str, tuple[int, int]]:
         """Token range behind each clause keyword of the block."""
-        marks: list[tuple[str, int]] = []
-        for i in self.tokens.top_level(first, last):
-            word = self.tokens[i].word
-            if i > first and self.tokens[i - 1].kind is TokenType.DOT:
+        tokens, marks = self.tokens, list[tuple[str, int]]()
+        for i in tokens.top_level(first, last):
+            word = tokens[i].word
+            if i > first and tokens[i - 1].kind is TokenType.DOT:
                 continue
-            if word == "USING" and i + 1 < last and self.tokens[i + 1].word == "SAMPLE":
+            if word == "USING" and i + 1 < last and tokens[i + 1].word == "SAMPLE":
                 word = "USING SAMPLE"
-            starts = word == "FROM" and not self.distinct_from(i, first)
-            if starts or word == "SELECT" or word in _CLAUSES:
+            # The FROM of IS [NOT] DISTINCT FROM begins nothing.
+            compares = tokens.word(i - 1) == "DISTINCT" and tokens.word(i - 2) in ("IS", "NOT")
+            starts = word == "FROM" and not compares
+            if starts or word in ("SELECT", "USING SAMPLE", *CLAUSES):
                 marks.append((word, i))
         ends = [i for _, i in marks[1:]] + [last]
         return {word: (i + 1, end) for (word, i), end in zip(marks, ends, strict=True)}
-
-    def distinct_from(self, i: int, first: int) -> bool:
-        """Whether the FROM at i belongs to IS [NOT] DISTINCT FROM."""
-        before = [self.tokens[j].word for j in range(max(first, i - 2), i)]
-        return before[-1:] == ["DISTINCT"] and before[:1] in (["IS"], ["NOT"])

@@ -39,8 +39,20 @@ _RESERVED = frozenset(
 QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
 # What a subquery may begin with besides; DuckDB takes them for no column.
 _ALSO_QUERIES = ("TABLE", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE", "SHOW")
+# The clauses that may stand behind FROM.
+CLAUSES = ("WHERE", "GROUP BY", "HAVING", "QUALIFY", "WINDOW", "ORDER BY", "LIMIT", "OFFSET")
+SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
+# What may stand in front of JOIN.
+JOIN_PREFIXES = frozenset(
+    "NATURAL INNER CROSS LEFT RIGHT FULL OUTER SEMI ANTI ASOF POSITIONAL".split()
+)
+COMPARISONS = frozenset(
+    {
+        TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE,
+    }
+)  # fmt: skip
 # DuckDB takes no expression of more levels, and brackets beyond may be too many for its stack.
-MOST_LEVELS = 1000
+_MOST_BRACKETS = 1000
 _OPEN = set(_PAIRS)
 _CLOSE = set(_PAIRS.values())
 
@@ -90,7 +102,11 @@ def read_tokens(text: str) -> TokenList:
 
 
 class TokenList(Sequence[Token]):
-    """The tokens of one text, with the partner of every bracket.
+    """The tokens of one text.
+
+    Attributes:
+        partner: of the index of every bracket that of its partner.
+        opening: of every token that of the bracket around it; None outside of all.
 
     Raises:
         QueryError: the text cannot be tokenised or its brackets do not match.
@@ -125,52 +141,62 @@ class TokenList(Sequence[Token]):
     def _match_brackets(self) -> dict[int, int]:
         partner: dict[int, int] = {}
         stack: list[int] = []
+        self.opening: list[int | None] = []
         cases = 0
         for i, token in enumerate(self.tokens):
             if token.word in ("CASE", "END"):
                 cases = cases + 1 if token.word == "CASE" else max(cases - 1, 0)
-            if len(stack) + cases > MOST_LEVELS:
-                raise self._too_deep(token)
+            if len(stack) + cases > _MOST_BRACKETS:
+                raise self.error(
+                    f"Brackets and CASE are nested deeper than {_MOST_BRACKETS:,} levels here",
+                    token.span,
+                    "Leave out those around nothing else, or store a part of the query first, "
+                    "CREATE TEMP TABLE … AS SELECT …, and query the table.",
+                )
+            if token.kind not in _CLOSE:
+                self.opening.append(stack[-1] if stack else None)
             if token.kind in _OPEN:
                 stack.append(i)
             elif token.kind in _CLOSE:
                 if not stack or _PAIRS[self.tokens[stack[-1]].kind] is not token.kind:
-                    raise QueryError(
-                        "This bracket closes nothing" if not stack else "Brackets cross here",
-                        sql=self.text,
-                        span=token.span,
-                        hint="Remove it, or open it before.",
-                    )
+                    what = "This bracket closes nothing" if not stack else "Brackets cross here"
+                    raise self.error(what, token.span, "Remove it, or open it before.")
                 opened = stack.pop()
                 partner[opened], partner[i] = i, opened
+                self.opening.append(stack[-1] if stack else None)
         if stack:
-            token = self.tokens[stack[-1]]
-            raise QueryError(
-                "This bracket is never closed",
-                sql=self.text,
-                span=token.span,
-                hint="Close it.",
-            )
+            span = self.tokens[stack[-1]].span
+            raise self.error("This bracket is never closed", span, "Close it.")
         return partner
 
-    def _too_deep(self, token: Token) -> QueryError:
-        return QueryError(
-            f"Brackets and CASE are nested deeper than {MOST_LEVELS:,} levels here",
-            sql=self.text,
-            span=token.span,
-            hint="Leave out those around nothing else, or store a part of the query first, "
-            "CREATE TEMP TABLE … AS SELECT …, and query the table.",
-        )
+    def error(self, reason: str, span: TextSpan, hint: str | None = None) -> QueryError:
+        """A mistake at a place of the text."""
+        return QueryError(reason, sql=self.text, span=span, hint=hint)
+
+    def cut(self, span: TextSpan) -> str:
+        """What stands at a place, as written."""
+        return self.text[slice(*span)]
+
+    def word(self, index: int) -> str:
+        """The word of a token; "" before the first and behind the last."""
+        return self.tokens[index].word if 0 <= index < len(self.tokens) else ""
+
+    def kind(self, index: int) -> TokenType | None:
+        """The kind of a token; None before the first and behind the last."""
+        return self.tokens[index].kind if 0 <= index < len(self.tokens) else None
 
     def is_open(self, index: int) -> bool:
         return self.tokens[index].kind in _OPEN
 
     def begins_query(self, index: int) -> bool:
         """Whether a query begins at a token behind a bracket, and no expression."""
-        word = self.tokens[index].word
-        if word == "VALUES":
-            return index + 1 < len(self.tokens) and self.is_open(index + 1)
-        return word in QUERY_STARTS or word in _ALSO_QUERIES
+        if self.word(index) == "VALUES":
+            return self.kind(index + 1) in _OPEN
+        return self.word(index) in (*QUERY_STARTS, *_ALSO_QUERIES)
+
+    def in_brackets(self, start: int, end: int) -> bool:
+        """Whether [start, end) is one bracket and what it holds."""
+        return self.partner.get(start) == end - 1
 
     def top_level(self, start: int, end: int) -> Iterable[int]:
         """Indexes of the tokens in [start, end) that stand inside no further bracket.
@@ -181,6 +207,22 @@ class TokenList(Sequence[Token]):
         while i < end:
             yield i
             i = self.partner[i] + 1 if self.is_open(i) else i + 1
+
+    def level_before(self, index: int) -> Iterable[int]:
+        """Indexes of the tokens before one, backwards, as far as the bracket around it.
+
+        Of brackets on the way only the opening one is given.
+        """
+        i = index - 1
+        while i >= 0 and not self.is_open(i):
+            i = self.partner.get(i, i)
+            yield i
+            i -= 1
+
+    def level_end(self, index: int) -> int:
+        """Index of the closing bracket around a token; their number outside of all."""
+        opening = self.opening[index]
+        return len(self.tokens) if opening is None else self.partner[opening]
 
     def split(self, start: int, end: int, kind: TokenType) -> list[tuple[int, int]]:
         """Token ranges between the top-level separators of `kind` in [start, end)."""
@@ -196,9 +238,13 @@ class TokenList(Sequence[Token]):
         """Index of the first token that begins at or behind a character offset."""
         return bisect_left(self.starts, offset)
 
+    def indexes(self, span: TextSpan) -> tuple[int, int]:
+        """The range of the tokens that begin inside a span."""
+        return self.index_at(span.start), self.index_at(span.end)
+
     def inside(self, span: TextSpan) -> list[Token]:
         """The tokens that begin inside a span."""
-        return self.tokens[self.index_at(span[0]) : self.index_at(span[1])]
+        return self.tokens[slice(*self.indexes(span))]
 
     def words(self, span: TextSpan) -> set[str]:
         """The bare words inside a span, upper case."""
@@ -206,32 +252,25 @@ class TokenList(Sequence[Token]):
 
     def is_inside(self, span: TextSpan, word: str) -> bool:
         """Whether a span stands inside a bracket, at any depth, behind a word."""
-        for place in self._places[word.lower()]:
-            behind = self.index_at(place) + 1
-            closing = self.partner.get(behind, behind)
-            if place < span[0] and behind < closing and span[1] < self.tokens[closing].end:
+        opening = self.opening[self.index_at(span.start)]
+        while opening is not None:
+            if opening and self.tokens[opening - 1].name == word:
                 return True
+            opening = self.opening[opening]
         return False
 
     def named_outside(self, name: str, span: TextSpan) -> bool:
         """Whether a name stands anywhere but inside `span`."""
-        places = self._places[name.lower()]
-        return any(not (span[0] <= place < span[1]) for place in places)
+        return any(not span.start <= place < span.end for place in self._places[name.lower()])
 
     def tables_named(self, name: str, span: TextSpan) -> list[int]:
         """Where a name stands outside `span` that may be a table's: no dot behind it."""
-        return [
-            token.start
-            for token, behind in zip(self.tokens, [*self.tokens[1:], None], strict=True)
-            if token.text.lower() == name.lower()
-            and not span[0] <= token.start < span[1]
-            and (behind is None or behind.kind is not TokenType.DOT)
-        ]
+        outside = (p for p in self._places[name.lower()] if not span.start <= p < span.end)
+        return [p for p in outside if self.kind(self.index_at(p) + 1) is not TokenType.DOT]
 
     def qualifiers(self, span: TextSpan) -> set[str]:
         """The names before a dot inside a span, lower case: aliases, among others."""
-        first = bisect_left(self.starts, span[0])
-        last = bisect_left(self.starts, span[1])
+        first, last = self.indexes(span)
         return {
             self.tokens[i].text.lower()
             for i in range(first, last - 1)
@@ -327,24 +366,16 @@ def _unreadable(text: str, error: SqlglotError) -> QueryError:
     unclosed = _UNCLOSED.search(str(error.__cause__))
     if unclosed is not None:
         start, mark = int(unclosed["start"]), unclosed["mark"]
-        what = "name" if mark == '"' else "text"
-        twice = "; inside it a quote is written twice" if len(mark) == 1 else ""
+        span, what = (start, start + 1), "name" if mark == '"' else "text"
+        hint = f"End it with {mark}{'; inside it a quote is written twice' * (len(mark) == 1)}."
+    elif (start := text.rfind("/*")) >= 0:
+        span, what, hint = (start, start + 2), "comment", "End it with */."
+    else:
+        reason = str(error).split("\n")[0]
         return QueryError(
-            f"This {what} is never closed",
-            sql=text,
-            span=(start, start + 1),
-            hint=f"End it with {mark}{twice}.",
+            f"The text cannot be read as SQL: {reason}", hint="Look for a stray quote."
         )
-    start = text.rfind("/*")
-    if start >= 0:
-        return QueryError(
-            "This comment is never closed",
-            sql=text,
-            span=(start, start + 2),
-            hint="End it with */.",
-        )
-    reason = str(error).split("\n")[0]
-    return QueryError(f"The text cannot be read as SQL: {reason}", hint="Look for a stray quote.")
+    return QueryError(f"This {what} is never closed", sql=text, span=span, hint=hint)
 
 
 def one_line(text: str) -> str:

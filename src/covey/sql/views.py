@@ -18,9 +18,8 @@ from sqlglot import TokenType
 
 from covey.errors import QueryError, UnsupportedError
 from covey.logical.text_span import TextSpan
-from covey.sql.relations import relation_names
 from covey.sql.rewritten import Fragment, RewrittenSql, SourceText
-from covey.sql.scopes import definitions
+from covey.sql.scopes import definition_around, definitions, relation_names
 from covey.sql.statements import ViewDefinition, query_start
 from covey.sql.text import TokenList, quote_name, quote_text, read_tokens
 
@@ -83,12 +82,11 @@ class Views:
             return rewritten
         used: dict[str, View] = {}
         edits: list[tuple[int, int, list[Fragment]]] = []
-        defined = definitions(tokens)
-        taken = {each.name for each in defined if each.clause == start}
+        taken = {each.name for each in definitions(tokens).get(start, ())}
         for first, last in names:
             path = _path(tokens, first, last)
             view = found.get(path)
-            hidden = len(path) == 1 and any(each.hides(path[0], first) for each in defined)
+            hidden = len(path) == 1 and definition_around(tokens, first) is not None
             if view is None or hidden:
                 continue
             span = tokens.span(first, last)

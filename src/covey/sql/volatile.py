@@ -138,7 +138,7 @@ class Volatile:
 
     def aggregates(self, tokens: TokenList, span: TextSpan) -> bool:
         """Whether a text calls an aggregate function, through macros too."""
-        first, last = tokens.index_at(span[0]), tokens.index_at(span[1])
+        first, last = tokens.indexes(span)
         called = {_name(tokens[i]) for i in range(first, last) if _calls(tokens, i)}
         return bool(called) and not self.catalogue.aggregates.isdisjoint(called)
 
@@ -166,7 +166,7 @@ class Volatile:
 
     def effects(self, tokens: TokenList, span: TextSpan) -> list[TextSpan]:
         """The calls in a span whose evaluation leaves a trace, outermost first."""
-        first, last = tokens.index_at(span[0]), tokens.index_at(span[1])
+        first, last = tokens.indexes(span)
         return [
             tokens.span(i, tokens.partner[i + 1] + 1)
             for i in range(first, last - 1)

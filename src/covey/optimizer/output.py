@@ -1,4 +1,5 @@
-"""What a block shows of its rows, where one row with some values is as good as many.
+"""What a block shows of its rows: whether each is a row of FROM, and whether one row with some
+values is as good as many.
 
     SELECT DISTINCT t.id FROM …
     SELECT count(DISTINCT t.id) FROM …
@@ -15,6 +16,28 @@ from sqlglot import TokenType
 from covey.logical.query_blocks import QueryBlock
 from covey.logical.text_span import TextSpan
 from covey.optimizer.workspace import Workspace
+
+# A row of FROM is a row of the result only without these.
+_NOT_ROW_BY_ROW = ("GROUP BY", "HAVING", "QUALIFY", "WINDOW")
+
+
+def row_by_row(block: QueryBlock, work: Workspace) -> bool:
+    """Whether every row of the result is a row of FROM, and LIMIT counts those."""
+    return block.alone and made_of_rows(block, work)
+
+
+def made_of_rows(block: QueryBlock, work: Workspace) -> bool:
+    """Whether every row that a block gives is a row of FROM, as an operand of UNION too."""
+    span = block.clauses.get("SELECT")
+    if span is None:
+        return False
+    if any(clause in block.clauses for clause in _NOT_ROW_BY_ROW) or work.samples(block):
+        return False
+    words = work.tokens.words(span)
+    if words & {"DISTINCT", "OVER", "UNNEST"}:
+        return False
+    return not work.binder.any_aggregate(span)
+
 
 # Clauses beside which DISTINCT shows rows of sources and nothing made of several.
 _OF_DISTINCT = {"SELECT", "FROM", "WHERE"}
@@ -39,7 +62,7 @@ def shown_once(block: QueryBlock, work: Workspace) -> str | None:
 
 def _of_groups(block: QueryBlock, select: TextSpan, work: Workspace) -> str | None:
     tokens, group = work.tokens, block.clauses.get("GROUP BY")
-    first, last = tokens.index_at(select[0]), tokens.index_at(select[1])
+    first, last = tokens.indexes(select)
     shown = []
     for begin, end in tokens.split(first, last, TokenType.COMMA):
         counted = _distinct_argument(begin, end, work)
