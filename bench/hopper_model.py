@@ -28,10 +28,9 @@ from covey.kernels.base import AttentionConfig, ForwardBatch, Kernels, KvLayer
 from covey.kernels.choose import choose_kernels
 from covey.kernels.hopper.launch import relative_error
 from covey.kernels.reference import ReferenceKernels
+from covey.models.causal_lm import CausalLM, ModelWeights, load_weights, rope_frequencies
 from covey.models.checkpoint import open_checkpoint
-from covey.models.dense import DenseModel, DenseWeights, load_weights
 from covey.models.files import ModelFiles
-from covey.models.rope import frequencies
 from covey.models.spec import ModelSpec
 from gpu_timing import versions
 from hopper_cases import CUDA, batch_of, suffixes
@@ -66,7 +65,7 @@ class Bench:
         self._checkpoint = open_checkpoint(files)
         spec = self.spec
         self.shape = AttentionConfig(
-            spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+            spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
         )
         started = time.perf_counter()
         self.weights = self.load(torch.bfloat16)
@@ -76,10 +75,10 @@ class Bench:
         started = time.perf_counter()
         self.kernels, sentence = choose_kernels(self.shape, CUDA, torch.bfloat16, self.quantised)
         print(f"{sentence} ({time.perf_counter() - started:.1f} s)")
-        self.model = DenseModel(spec, self.weights, self.kernels)
+        self.model = CausalLM(spec, self.weights, self.kernels)
         self.rows = torch.tensor(ANSWER_ROWS, device=CUDA)
 
-    def load(self, dtype: torch.dtype) -> DenseWeights:
+    def load(self, dtype: torch.dtype) -> ModelWeights:
         """The weights with everything but FP8 matrices in a dtype."""
         return load_weights(self.spec, self._checkpoint, CUDA, dtype)
 
@@ -111,7 +110,7 @@ def print_errors(bench: Bench) -> None:
     )  # fmt: skip
     batch = replace(bench.filled(plain, 3), logits_indices=ends_of(lengths))
     exact_weights = bench.load(torch.float32)
-    kinds: dict[str, tuple[DenseWeights, Kernels[Any]]] = {
+    kinds: dict[str, tuple[ModelWeights, Kernels[Any]]] = {
         "float32": (exact_weights, ReferenceKernels(bench.shape, CUDA, torch.float32)),
         "FP8 in float32": (
             exact_weights,
@@ -126,7 +125,7 @@ def print_errors(bench: Bench) -> None:
     seen: dict[str, list[Tensor]] = {}
     for name, (weights, kernels) in kinds.items():
         recorder: Any = Recorder(kernels)
-        logits = DenseModel(bench.spec, weights, recorder).logits(batch, bench.rows)
+        logits = CausalLM(bench.spec, weights, recorder).logits(batch, bench.rows)
         seen[name] = [*recorder.seen, logits]
     exact, rounded = seen["float32"], seen["FP8 in float32"]
     pairs = (("FP8 in BF16", exact), ("Hopper", exact), ("FP8 in BF16", rounded),
@@ -154,10 +153,10 @@ def print_margins(bench: Bench, count: int = 120) -> None:
     found["packed, opening shared"] = _packed(bench.model, bench, prompts)
     found["last 5 tokens behind the KV cache"] = _behind(bench, prompts)
     quantised = ReferenceKernels(bench.shape, CUDA, torch.bfloat16, bench.quantised)
-    reference = DenseModel(bench.spec, bench.weights, quantised)
+    reference = CausalLM(bench.spec, bench.weights, quantised)
     rounded = _asked_alone(reference, bench, prompts)
     found["reference, FP8 in BF16"] = rounded
-    exact = DenseModel(
+    exact = CausalLM(
         bench.spec, bench.load(torch.float32), ReferenceKernels(bench.shape, CUDA, torch.float32)
     )
     against = _asked_alone(exact, bench, prompts)
@@ -172,7 +171,7 @@ def print_margins(bench: Bench, count: int = 120) -> None:
     _print_difference("FP8 in BF16", _packed(reference, bench, prompts), rounded)
 
 
-def _packed(model: DenseModel[Any], bench: Bench, prompts: list[np.ndarray]) -> np.ndarray:
+def _packed(model: CausalLM[Any], bench: Bench, prompts: list[np.ndarray]) -> np.ndarray:
     parts = [prompts[i : i + 50] for i in range(0, len(prompts), 50)]
     return np.concatenate([_ask(model, bench, part) for part in parts])
 
@@ -183,11 +182,11 @@ def _print_difference(label: str, values: np.ndarray, base: np.ndarray) -> None:
     print(f"  {label:<40}{gap.mean():10.2e}{gap.max():12.2e}{flips:8d}")
 
 
-def _asked_alone(model: DenseModel[Any], bench: Bench, prompts: list[np.ndarray]) -> np.ndarray:
+def _asked_alone(model: CausalLM[Any], bench: Bench, prompts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([_ask(model, bench, [prompt]) for prompt in prompts])
 
 
-def _ask(model: DenseModel[Any], bench: Bench, prompts: list[np.ndarray]) -> np.ndarray:
+def _ask(model: CausalLM[Any], bench: Bench, prompts: list[np.ndarray]) -> np.ndarray:
     """Margins of prompts with a common opening of 20, in one batch."""
     first, *rest = prompts
     plain = batch_of([(len(first), -1, 0)] + [(len(p) - 20, 19, 20) for p in rest])

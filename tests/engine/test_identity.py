@@ -13,7 +13,7 @@ import pytest
 
 import covey
 from covey.engine import identity, loaded
-from covey.engine.identity import marks, recall, remember
+from covey.engine.identity import file_signature, load_fingerprint, save_fingerprint
 from models.tiny import make_model, write_folder
 
 QUERY = "SELECT id, AI.SCORE(PROMPT('Refund? {0}', s)) AS p FROM t ORDER BY id"
@@ -103,12 +103,12 @@ def test_files_that_changed_are_not_known(
     folder.mkdir()
     file = folder / "model.safetensors"
     file.write_bytes(b"weights")
-    remember(folder, marks(folder), "layout", "cpu", "fingerprint")
-    assert recall(folder, "layout", "cpu") == "fingerprint"
-    assert recall(folder, "other", "cpu") is None
-    assert recall(folder, "layout", "gpu") is None
+    save_fingerprint(folder, file_signature(folder), "layout", "cpu", "fingerprint")
+    assert load_fingerprint(folder, "layout", "cpu") == "fingerprint"
+    assert load_fingerprint(folder, "other", "cpu") is None
+    assert load_fingerprint(folder, "layout", "gpu") is None
     change(file)
-    assert recall(folder, "layout", "cpu") is None
+    assert load_fingerprint(folder, "layout", "cpu") is None
 
 
 def test_files_that_change_while_they_are_loaded_are_not_recorded(
@@ -116,10 +116,10 @@ def test_files_that_change_while_they_are_loaded_are_not_recorded(
 ) -> None:
     file = tmp_path / "m.gguf"
     file.write_bytes(b"weights")
-    before = marks(file)
+    before = file_signature(file)
     rewritten(file)
-    remember(file, before, "layout", "cpu", "fingerprint")
-    assert recall(file, "layout", "cpu") is None
+    save_fingerprint(file, before, "layout", "cpu", "fingerprint")
+    assert load_fingerprint(file, "layout", "cpu") is None
 
 
 def test_files_that_changed_just_now_are_not_recorded(
@@ -127,14 +127,14 @@ def test_files_that_changed_just_now_are_not_recorded(
 ) -> None:
     file = tmp_path / "m.gguf"
     file.write_bytes(b"weights")
-    remember(file, marks(file), "layout", "cpu", "fingerprint")
-    assert recall(file, "layout", "cpu") is None
+    save_fingerprint(file, file_signature(file), "layout", "cpu", "fingerprint")
+    assert load_fingerprint(file, "layout", "cpu") is None
     now = time.time()
     monkeypatch.setattr(identity.time, "time", lambda: now + 60)
-    remember(file, marks(file), "layout", "cpu", "fingerprint")
-    assert recall(file, "layout", "cpu") == "fingerprint"
+    save_fingerprint(file, file_signature(file), "layout", "cpu", "fingerprint")
+    assert load_fingerprint(file, "layout", "cpu") == "fingerprint"
     monkeypatch.setattr(identity.metadata, "version", lambda package: "of tomorrow")
-    assert recall(file, "layout", "cpu") is None, "other code may compute otherwise"
+    assert load_fingerprint(file, "layout", "cpu") is None, "other code may compute otherwise"
 
 
 def test_a_model_that_is_loaded_and_differs_from_its_record_stops_the_run(

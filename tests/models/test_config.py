@@ -10,7 +10,7 @@ import pytest
 
 from covey.errors import ModelError
 from covey.models.config import spec_from_config
-from covey.models.reading import parse_json
+from covey.models.file_reader import parse_json
 from covey.models.spec import Llama3Rope, ModelSpec, WeightDtype
 
 HERE = Path("config.json")

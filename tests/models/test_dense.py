@@ -11,10 +11,9 @@ import torch
 
 from covey.kernels.base import AttentionConfig, ForwardBatch
 from covey.kernels.reference import ReferenceKernels
+from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
 from covey.models.checkpoint import open_checkpoint
-from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
-from covey.models.rope import frequencies
 from models.batches import make_kv_cache, prompts_batch, random_ids, tree_batches
 from models.tiny import CONTEXT, VOCAB, make_model, plain_logits, write_folder
 
@@ -45,14 +44,14 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return theirs, load_ours(write_folder(tmp_path_factory.mktemp(request.param), theirs))
 
 
-def load_ours(folder: Path) -> DenseModel[Any]:
+def load_ours(folder: Path) -> CausalLM[Any]:
     files = ModelFiles(folder)
     spec, cpu = files.spec, torch.device("cpu")
     geometry = AttentionConfig(
-        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
     )
     weights = load_weights(spec, open_checkpoint(files), cpu, torch.float32)
-    return DenseModel(spec, weights, ReferenceKernels(geometry, cpu, torch.float32))
+    return CausalLM(spec, weights, ReferenceKernels(geometry, cpu, torch.float32))
 
 
 def assert_close(ours: torch.Tensor, theirs: torch.Tensor) -> None:

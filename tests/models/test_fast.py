@@ -20,10 +20,9 @@ from covey.kernels.base import AttentionConfig, Kernels, Weight
 from covey.kernels.fast import EXACT, FAST_NAMES, Fast, read_fast
 from covey.kernels.reference import ReferenceKernels
 from covey.kernels.scales import quantise_weight
+from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
 from covey.models.checkpoint import open_checkpoint
-from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
-from covey.models.rope import frequencies
 from covey.models.spec import WeightDtype
 from covey.testing import PlantedModel
 from models.batches import prompts_batch, random_ids
@@ -90,13 +89,13 @@ def logits(folder: Path, quantised: bool, ids: list[int]) -> torch.Tensor:
     files = ModelFiles(folder)
     spec = files.spec
     shape = AttentionConfig(
-        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
     )
     weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32, quantise_weight)
     scales = weights.layers[0].down.scales
     assert scales is not None and scales.shape == (spec.hidden // 128, 3)
     reference = ReferenceKernels(shape, CPU, torch.float32, quantised)
-    return DenseModel(spec, weights, reference).logits(prompts_batch([ids]), None)[0]
+    return CausalLM(spec, weights, reference).logits(prompts_batch([ids]), None)[0]
 
 
 def test_a_rounded_model_is_near_the_exact_one(pair: tuple[Any, Path]) -> None:

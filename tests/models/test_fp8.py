@@ -13,10 +13,9 @@ from safetensors.torch import load_file, save_file
 from covey.errors import ModelError
 from covey.kernels.base import AttentionConfig
 from covey.kernels.reference import ReferenceKernels
+from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
 from covey.models.checkpoint import open_checkpoint
-from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
-from covey.models.rope import frequencies
 from covey.models.spec import WeightDtype
 from models.batches import prompts_batch, random_ids
 from models.tiny import VOCAB, make_model, plain_logits, write_folder
@@ -51,14 +50,14 @@ def pair(tmp_path: Path) -> tuple[Any, Path]:
     return theirs, folder
 
 
-def load_ours(folder: Path, *, quantised: bool) -> DenseModel[Any]:
+def load_ours(folder: Path, *, quantised: bool) -> CausalLM[Any]:
     files = ModelFiles(folder)
     spec, cpu = files.spec, torch.device("cpu")
     geometry = AttentionConfig(
-        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
     )
     weights = load_weights(spec, open_checkpoint(files), cpu, torch.float32)
-    return DenseModel(spec, weights, ReferenceKernels(geometry, cpu, torch.float32, quantised))
+    return CausalLM(spec, weights, ReferenceKernels(geometry, cpu, torch.float32, quantised))
 
 
 def test_unrounded_inputs_give_the_logits_of_the_widened_weights(pair: Any) -> None:

@@ -8,8 +8,7 @@ import torch
 
 from covey.kernels.base import AttentionConfig, ForwardBatch
 from covey.kernels.hopper.attention_split import DenseLimits
-from covey.models.dense import DenseModel, DenseWeights, LayerWeights, Weight
-from covey.models.rope import frequencies
+from covey.models.causal_lm import CausalLM, LayerWeights, ModelWeights, Weight, rope_frequencies
 from covey.models.spec import ModelSpec, WeightDtype
 from kernels import interpreted
 from models.batches import make_kv_cache, prompts_batch, random_ids
@@ -34,7 +33,7 @@ SPEC = ModelSpec(
 )
 
 
-def random_weights() -> DenseWeights:
+def random_weights() -> ModelWeights:
     draw = torch.Generator().manual_seed(11)
 
     def matrix(rows: int, columns: int) -> Weight:
@@ -56,18 +55,18 @@ def random_weights() -> DenseWeights:
         for _ in range(SPEC.layers)
     )
     table = torch.randn(SPEC.vocab, SPEC.hidden, generator=draw)
-    return DenseWeights(table, layers, norm(SPEC.hidden), table)
+    return ModelWeights(table, layers, norm(SPEC.hidden), table)
 
 
 @pytest.fixture(scope="module")
-def models() -> tuple[DenseModel, DenseModel]:
+def models() -> tuple[CausalLM, CausalLM]:
     shape = AttentionConfig(
-        SPEC.heads, SPEC.kv_heads, SPEC.d_head, SPEC.norm_eps, frequencies(SPEC)
+        SPEC.heads, SPEC.kv_heads, SPEC.d_head, SPEC.norm_eps, rope_frequencies(SPEC)
     )
     limits = DenseLimits(dense_keys=8, dense_rows=4, causal_rows=20)
     weights = random_weights()
     ours, theirs = interpreted.both_kernels(shape, torch.float32, limits)
-    return DenseModel(SPEC, weights, ours), DenseModel(SPEC, weights, theirs)
+    return CausalLM(SPEC, weights, ours), CausalLM(SPEC, weights, theirs)
 
 
 def suffixes(anchor: int, count: int, length: int, slots: tuple[int, int]) -> ForwardBatch:
@@ -85,7 +84,7 @@ def suffixes(anchor: int, count: int, length: int, slots: tuple[int, int]) -> Fo
     )
 
 
-def test_logits_of_whole_prompts_are_the_references(models: tuple[DenseModel, DenseModel]) -> None:
+def test_logits_of_whole_prompts_are_the_references(models: tuple[CausalLM, CausalLM]) -> None:
     ours, theirs = models
     batch = prompts_batch([random_ids(n, SPEC.vocab, n) for n in (1, 7, 30, 3)])
     for head_rows in (None, torch.tensor([3, 70])):
@@ -94,7 +93,7 @@ def test_logits_of_whole_prompts_are_the_references(models: tuple[DenseModel, De
 
 
 def test_an_anchor_kept_in_the_kv_cache_serves_a_later_batch(
-    models: tuple[DenseModel, DenseModel],
+    models: tuple[CausalLM, CausalLM],
 ) -> None:
     found = []
     for model in models:

@@ -13,10 +13,9 @@ import torch
 from covey.engine.readout import answer_tokens
 from covey.kernels.base import AttentionConfig
 from covey.kernels.reference import ReferenceKernels
+from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
 from covey.models.checkpoint import open_checkpoint
-from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
-from covey.models.rope import frequencies
 from covey.models.spec import WeightDtype
 from models.batches import prompts_batch, random_ids
 
@@ -39,9 +38,9 @@ def logits(folder: Path) -> torch.Tensor:
     spec = files.spec
     weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32)
     shape = AttentionConfig(
-        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
     )
-    model = DenseModel(spec, weights, ReferenceKernels(shape, CPU, torch.float32))
+    model = CausalLM(spec, weights, ReferenceKernels(shape, CPU, torch.float32))
     return model.logits(prompts_batch([random_ids(20, spec.vocab, 4)]), None)[0]
 
 

@@ -27,11 +27,10 @@ from covey.errors import ModelError
 from covey.hardware.devices import memory_bytes
 from covey.kernels.base import AttentionConfig
 from covey.kernels.reference import ReferenceKernels
-from covey.models import reading
+from covey.models import file_reader
+from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
 from covey.models.checkpoint import open_checkpoint
-from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
-from covey.models.rope import frequencies
 from models.batches import prompts_batch, random_ids
 from models.tiny import VOCAB, make_model, plain_logits, write_folder, write_gguf
 
@@ -81,11 +80,11 @@ def test_gguf_gives_the_logits_of_transformers(path: Path, theirs: Any) -> None:
     files = ModelFiles(path)
     spec = files.spec
     shape = AttentionConfig(
-        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
     )
     weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32)
     ids = random_ids(40, VOCAB, seed=1)
-    found = DenseModel(spec, weights, ReferenceKernels(shape, CPU, torch.float32)).logits(
+    found = CausalLM(spec, weights, ReferenceKernels(shape, CPU, torch.float32)).logits(
         prompts_batch([ids]), None
     )
     torch.testing.assert_close(found[0], plain_logits(theirs, ids), atol=1e-4, rtol=0)
@@ -137,8 +136,8 @@ def test_large_pieces_are_hashed_like_small_ones(
     file = weights_of(path)
     size = file.stat().st_size
     for block in (1000, size + 1):
-        monkeypatch.setattr(reading, "_BLOCK", block)
-        read, digested = reading.WeightFile(file), reading.WeightFile(file)
+        monkeypatch.setattr(file_reader, "_BLOCK", block)
+        read, digested = file_reader.WeightFile(file), file_reader.WeightFile(file)
         assert read.read(3, size - 5).tobytes() == file.read_bytes()[3:-5]
         assert read.digest(3, size - 5) == digested.digest(3, size - 5)
 
@@ -373,7 +372,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, done = weights_of(path), []
-    real = reading.read_exactly
+    real = file_reader.read_exactly
 
     def changing(source: Any, start: int, out: memoryview, name: Path) -> None:
         real(source, start, out, name)
@@ -383,7 +382,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
                 other.seek(-4, 2)
                 other.write(b"\1\2\3\4")
 
-    monkeypatch.setattr(reading, "read_exactly", changing)
+    monkeypatch.setattr(file_reader, "read_exactly", changing)
     source = LocalModel(path)
     with pytest.raises(ModelError, match="was changed while it was read"):
         source.open()
@@ -394,14 +393,14 @@ def test_a_file_that_shrinks_while_it_is_read_ends_no_process(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = weights_of(path)
-    real = reading.read_exactly
+    real = file_reader.read_exactly
 
     def shrinking(source: Any, start: int, out: memoryview, name: Path) -> None:
         real(source, start, out, name)
         if name == file and len(out) > 8192:
             os.truncate(file, 4096)
 
-    monkeypatch.setattr(reading, "read_exactly", shrinking)
+    monkeypatch.setattr(file_reader, "read_exactly", shrinking)
     with pytest.raises(ModelError, match=r"damaged or cut off|was changed"):
         LocalModel(path).open()
 

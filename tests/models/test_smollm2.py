@@ -10,10 +10,9 @@ import torch
 from covey.engine.readout import answer_tokens, margins
 from covey.kernels.base import AttentionConfig
 from covey.kernels.reference import ReferenceKernels
+from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
 from covey.models.checkpoint import open_checkpoint
-from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
-from covey.models.rope import frequencies
 from effort import THOROUGH
 from models.batches import prompts_batch, random_ids
 from models.smollm2 import smollm2_path, transformers_smollm2
@@ -28,14 +27,14 @@ def theirs() -> Any:
 
 
 @pytest.fixture(scope="module")
-def ours() -> DenseModel[Any]:
+def ours() -> CausalLM[Any]:
     files = ModelFiles(smollm2_path())
     spec, cpu = files.spec, torch.device("cpu")
     geometry = AttentionConfig(
-        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
     )
     weights = load_weights(spec, open_checkpoint(files), cpu, torch.float32)
-    return DenseModel(spec, weights, ReferenceKernels(geometry, cpu, torch.float32))
+    return CausalLM(spec, weights, ReferenceKernels(geometry, cpu, torch.float32))
 
 
 def test_spec_is_that_of_the_published_model() -> None:
@@ -46,7 +45,7 @@ def test_spec_is_that_of_the_published_model() -> None:
 
 
 @pytest.mark.fuzz
-def test_logits_and_margins_agree_alone_and_packed(theirs: Any, ours: DenseModel[Any]) -> None:
+def test_logits_and_margins_agree_alone_and_packed(theirs: Any, ours: CausalLM[Any]) -> None:
     answers = answer_tokens(ModelFiles(smollm2_path()).encoder)
     rows = torch.tensor(answers.true + answers.false)
     prompts = [random_ids(n, 49152, seed=n) for n in LENGTHS]
@@ -64,6 +63,6 @@ def test_logits_and_margins_agree_alone_and_packed(theirs: Any, ours: DenseModel
             )
 
 
-def test_embedding_and_head_are_one_tensor(ours: DenseModel[Any]) -> None:
+def test_embedding_and_head_are_one_tensor(ours: CausalLM[Any]) -> None:
     weights = ours._weights
     assert weights.head is weights.embedding

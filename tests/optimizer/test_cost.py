@@ -19,9 +19,8 @@ from covey.estimate.cost import (
 )
 from covey.estimate.rates import Rates, assumed_rates
 from covey.hardware.devices import GPUS, Device, gpu_facts
-from covey.models.costs import ModelCosts, costs_of
 from covey.models.registry import find_known
-from covey.models.spec import WeightDtype
+from covey.models.spec import ModelCosts, WeightDtype, costs_of
 
 COUNTS = st.floats(0, 1e6)
 LISTS = st.lists(st.integers(0, 5000), min_size=1, max_size=20)

@@ -22,7 +22,7 @@ _SETTLED_SECONDS = 3.0
 _PACKAGES = ("covey", "torch", "triton", "fa3-fwd", "tokenizers", "gguf", "numpy")
 
 
-def marks(path: Path) -> str | None:
+def file_signature(path: Path) -> str | None:
     """What tells the state of a model's files; None where it cannot be told.
 
     Args:
@@ -40,7 +40,7 @@ def marks(path: Path) -> str | None:
     return "\n".join([str(path.resolve()), *lines])
 
 
-def recall(path: Path, layout: str, device: str) -> str | None:
+def load_fingerprint(path: Path, layout: str, device: str) -> str | None:
     """The fingerprint of a model's files, None where they were not loaded as they are.
 
     Args:
@@ -48,7 +48,7 @@ def recall(path: Path, layout: str, device: str) -> str | None:
         layout: name of the prompt layout, and of what may cost exactness besides.
         device: its name.
     """
-    state = marks(path)
+    state = file_signature(path)
     if state is None:
         return None
     try:
@@ -57,15 +57,17 @@ def recall(path: Path, layout: str, device: str) -> str | None:
         return None
 
 
-def remember(path: Path, before: str | None, layout: str, device: str, fingerprint: str) -> None:
-    """Keep a fingerprint for `recall`; where the folder cannot be written it is lost.
+def save_fingerprint(
+    path: Path, before: str | None, layout: str, device: str, fingerprint: str
+) -> None:
+    """Keep a fingerprint for `load_fingerprint`; where the folder cannot be written it is lost.
 
     Args:
-        path, layout, device: as for `recall`.
-        before: the files' `marks` before they were loaded.
+        path, layout, device: as for `load_fingerprint`.
+        before: the files' `file_signature` before they were loaded.
         fingerprint: what they have.
     """
-    if before is not None and before == marks(path) and _is_settled(path):
+    if before is not None and before == file_signature(path) and _is_settled(path):
         write_whole(_record(before, layout, device), fingerprint.encode())
 
 

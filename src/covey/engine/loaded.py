@@ -29,10 +29,9 @@ from covey.kernels.device_memory import is_out_of_memory
 from covey.kernels.fast import EXACT, Fast
 from covey.kernels.reference import ReferenceKernels
 from covey.kernels.scales import quantise_weight
+from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
 from covey.models.checkpoint import open_checkpoint
-from covey.models.dense import DenseModel, load_weights
 from covey.models.files import ModelFiles
-from covey.models.rope import frequencies
 from covey.models.spec import ModelSpec, WeightDtype
 from covey.prompts.documents import DocumentStore
 from covey.prompts.fast_tokens import checked_encoder
@@ -198,7 +197,7 @@ def _loaded(
         check_memory(spec, memory_bytes())
     dtype = torch.float32 if where.type == "cpu" else torch.bfloat16
     config = AttentionConfig(
-        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, frequencies(spec)
+        spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
     )
     kernels, chosen = choose_kernels(config, where, dtype, quantised, fast)
     if chosen is not None:
@@ -206,7 +205,7 @@ def _loaded(
         _LOG.log(logging.WARNING if slow else logging.INFO, "%s: %s", name, chosen)
     answers = answer_tokens(encoder)
     rounding = quantise_weight if fast.blocks else None
-    model = DenseModel(spec, load_weights(spec, checkpoint, where, dtype, rounding), kernels)
+    model = CausalLM(spec, load_weights(spec, checkpoint, where, dtype, rounding), kernels)
     identity = [checkpoint.fingerprint(), encoder.fingerprint, str(spec), layout, str(dtype)]
     computed = " ".join([type(kernels).__name__, *fast.names])
 

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from covey.engine.base import Engine, ModelSource
-from covey.engine.identity import marks, recall, remember
+from covey.engine.identity import file_signature, load_fingerprint, save_fingerprint
 from covey.engine.limits import Limits, cpu_limits, gpu_limits
 from covey.engine.questions import TokenMeasure
 from covey.estimate.profile import ByteMeasure, Measure, ModelProfile
 from covey.estimate.rates import read_rates, write_rates
 from covey.hardware.devices import Device, has_cuda, present_device
 from covey.kernels.fast import EXACT, Fast, read_fast
-from covey.models.costs import ModelCosts, costs_of
 from covey.models.files import ModelFiles
 from covey.models.registry import find_known, is_path, local_path, model_files
-from covey.models.spec import ModelSpec, WeightDtype
+from covey.models.spec import ModelCosts, ModelSpec, WeightDtype, costs_of
 from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS
 from covey.prompts.question import QuestionKind
 
@@ -73,7 +72,7 @@ class LocalModel:
     def files(self) -> ModelFiles:
         """The model's files, fetched where they must be; ModelError where they cannot."""
         files = model_files(self._source)
-        self._before = marks(files.path)  # before anything of them is read
+        self._before = file_signature(files.path)  # before anything of them is read
         return files
 
     @property
@@ -93,7 +92,7 @@ class LocalModel:
         """Load the weights; see `ModelSource.open`."""
         from covey.engine.loaded import load_engine
 
-        if marks(self.files.path) != self._before:
+        if file_signature(self.files.path) != self._before:
             self._forget_files()
         try:
             engine = load_engine(self.name, self.files, self.device, self.layout, self.fast)
@@ -116,7 +115,7 @@ class LocalModel:
             return
         if engine.fingerprint is not None:
             path, name = self.files.path, device.name
-            remember(path, self._before, self._computed, name, engine.fingerprint)
+            save_fingerprint(path, self._before, self._computed, name, engine.fingerprint)
         key = rates_key(self.spec, costs, self.fast)
         if read_rates(device.name, key, engine.kernels) is None:
             write_rates(device.name, key, engine.kernels, engine.rates())
@@ -143,7 +142,7 @@ class LocalModel:
         known = self._known
         if device is None or (known is not None and local_path(known) is None):
             return None
-        return recall(self.files.path, self._computed, device.name)
+        return load_fingerprint(self.files.path, self._computed, device.name)
 
     @property
     def _computed(self) -> str:

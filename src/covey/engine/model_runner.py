@@ -15,7 +15,7 @@ from covey.engine.readout import AnswerTokens, margins
 from covey.errors import ModelError
 from covey.kernels.base import ForwardBatch, KvLayer, Plan
 from covey.kernels.device_memory import upload
-from covey.models.dense import DenseModel
+from covey.models.causal_lm import CausalLM
 
 
 class Launched(Protocol):
@@ -63,7 +63,7 @@ class TorchRunner(Generic[Plan]):
 
     def __init__(
         self,
-        model: DenseModel[Plan],
+        model: CausalLM[Plan],
         answers: AnswerTokens,
         device: torch.device,
         kv_cache: list[KvLayer] | None = None,

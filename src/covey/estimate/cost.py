@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from covey.hardware.devices import Device
-from covey.models.costs import ModelCosts
+from covey.models.spec import ModelCosts
 
 Item = TypeVar("Item")
 

@@ -12,7 +12,7 @@ from covey.arrays import Int64
 from covey.estimate.figures import Range
 from covey.estimate.rates import Rates
 from covey.hardware.devices import Device
-from covey.models.costs import ModelCosts
+from covey.models.spec import ModelCosts
 from covey.prompts.layout import Layout, Role
 from covey.prompts.question import CONTENT_FREE, Question, QuestionKind
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from covey.estimate.cost import Work
 from covey.hardware.devices import Device
 from covey.hardware.paths import cache_folder, write_whole
-from covey.models.costs import ModelCosts
+from covey.models.spec import ModelCosts
 
 # Shares of the datasheet's peaks that a run is taken to reach where nothing was measured,
 # and how far off that may be. On an H200 the products of Qwen3-4B reach 0.58 and attention

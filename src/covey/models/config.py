@@ -3,7 +3,7 @@
 Every field of config.json is one of four: read below, of a value that changes nothing, of no
 influence on an answer, or refused by name. A new architecture that is a dense decoder enters
 its name in `_ARCHITECTURES`; one that computes something else also gets a module beside
-`models.dense`.
+`models.causal_lm`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from covey.errors import ModelError
 from covey.models.fields import Fields
-from covey.models.reading import read_json
+from covey.models.file_reader import read_json
 from covey.models.spec import Llama3Rope, ModelSpec, WeightDtype
 
 _ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen3ForCausalLM": "qwen3"}

@@ -17,7 +17,7 @@ import numpy as np
 
 from covey.arrays import Float32, UInt8
 from covey.errors import ModelError
-from covey.models.reading import WeightFile
+from covey.models.file_reader import WeightFile
 from covey.models.shapes import StoredTensor, check_shape
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"}

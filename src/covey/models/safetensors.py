@@ -15,7 +15,7 @@ from torch import Tensor
 
 from covey.errors import ModelError
 from covey.models.fields import Fields
-from covey.models.reading import WeightFile, parse_json, read_json
+from covey.models.file_reader import WeightFile, parse_json, read_json
 from covey.models.shapes import StoredTensor, check_shape
 
 _READABLE = {

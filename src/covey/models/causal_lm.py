@@ -7,6 +7,7 @@ batch, and its last layer computes only what answers and kept keys need.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
@@ -26,7 +27,7 @@ from covey.models.shapes import (
     scale_name,
     scale_shape,
 )
-from covey.models.spec import ModelSpec
+from covey.models.spec import Llama3Rope, ModelSpec
 
 _FP8 = torch.float8_e4m3fn
 
@@ -56,7 +57,7 @@ class LayerWeights:
 
 
 @dataclass(frozen=True, slots=True)
-class DenseWeights:
+class ModelWeights:
     """A whole model; `head` is the embedding itself where they are tied.
 
     Attributes:
@@ -70,10 +71,10 @@ class DenseWeights:
     head: Tensor
 
 
-class DenseModel(Generic[Plan]):
+class CausalLM(Generic[Plan]):
     """A decoder over some kernels."""
 
-    def __init__(self, spec: ModelSpec, weights: DenseWeights, kernels: Kernels[Plan]) -> None:
+    def __init__(self, spec: ModelSpec, weights: ModelWeights, kernels: Kernels[Plan]) -> None:
         self.spec = spec
         self._weights = weights
         self._kernels = kernels
@@ -125,13 +126,28 @@ class DenseModel(Generic[Plan]):
         return kernels.project(kernels.silu_and_mul(x, layer.gate_up), layer.down, residual)
 
 
+def rope_frequencies(spec: ModelSpec) -> Tensor:
+    """Rotary angle a position of each pair of dimensions, (d_head / 2,) float32."""
+    exponents = torch.arange(0, spec.d_head, 2, dtype=torch.float32) / spec.d_head
+    plain = 1.0 / (spec.rope_theta**exponents)
+    return plain if spec.rope_scaling is None else _stretched(plain, spec.rope_scaling)
+
+
+def _stretched(plain: Tensor, scaling: Llama3Rope) -> Tensor:
+    """Llama 3.1: long wavelengths slow down, short ones stay, the middle is blended."""
+    wavelengths = 2 * math.pi / plain
+    kept = scaling.original_context / wavelengths - scaling.low_factor
+    kept = (kept / (scaling.high_factor - scaling.low_factor)).clamp(0, 1)
+    return (1 - kept) * plain / scaling.factor + kept * plain
+
+
 def load_weights(
     spec: ModelSpec,
     checkpoint: Checkpoint,
     device: torch.device,
     dtype: torch.dtype,
     rounding: Rounding | None = None,
-) -> DenseWeights:
+) -> ModelWeights:
     """Read a checkpoint into the layout of the kernels, one tensor at a time.
 
     Args:
@@ -144,23 +160,23 @@ def load_weights(
     Raises:
         ModelError: a tensor is missing, damaged, or of a wrong shape or dtype.
     """
-    reader = _Reader(checkpoint, device, dtype, rounding)
+    reader = _WeightReader(checkpoint, device, dtype, rounding)
     embedding = reader.tensor(EMBEDDING, (spec.vocab, spec.hidden))
     layers = tuple(_layer_weights(spec, reader, i) for i in range(spec.layers))
     final_norm = reader.tensor(FINAL_NORM, (spec.hidden,))
     if not spec.tied_head:
         head = reader.tensor(HEAD, (spec.vocab, spec.hidden))
-        return DenseWeights(embedding, layers, final_norm, head)
+        return ModelWeights(embedding, layers, final_norm, head)
     # Some files hold the embedding a second time.
     if HEAD in checkpoint.tensors and checkpoint.digest(HEAD) != checkpoint.digest(EMBEDDING):
         raise ModelError(
             f"{checkpoint.path} ties {HEAD} to {EMBEDDING} (tie_word_embeddings), but holds two"
             " different tensors. Its configuration and its weights do not belong together."
         )
-    return DenseWeights(embedding, layers, final_norm, embedding)
+    return ModelWeights(embedding, layers, final_norm, embedding)
 
 
-def _layer_weights(spec: ModelSpec, reader: _Reader, number: int) -> LayerWeights:
+def _layer_weights(spec: ModelSpec, reader: _WeightReader, number: int) -> LayerWeights:
     shapes = layer_shapes(spec)
 
     def named(key: str) -> str:
@@ -183,7 +199,7 @@ def _layer_weights(spec: ModelSpec, reader: _Reader, number: int) -> LayerWeight
     )
 
 
-class _Reader:
+class _WeightReader:
     """Reads tensors and stacks matrices without holding both halves twice."""
 
     def __init__(
