@@ -207,7 +207,7 @@ class Asker:
         return self._report.operators[call.index]
 
     def _open(self) -> EngineSession:
-        """The session; from its opening on stored answers are known and the clock runs."""
+        """The session; from its preamble on stored answers are known and the clock runs."""
         self._find_store()
         session = self._client.session
         self._guard.start(kept=self._stored is not None)
