@@ -48,8 +48,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def rates_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """How fast a model runs here is measured once for all tests."""
-    return tmp_path_factory.mktemp("rates")
+    """How fast a model runs here is measured once for all tests, whichever worker has them."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "rates"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ ASK = "SELECT AI.SCORE(PROMPT('Late? {{0}}', body)) AS s, {} FROM t"
 def connect(**options: Any) -> tuple[PlantedModel, covey.Connection]:
     model = PlantedModel(lambda question, documents: 0.5)
     con = covey.connect(model=model, cache=False, progress=False, **options)
-    con.run("CREATE TABLE t AS SELECT 'a parcel' AS body")
+    con.duckdb.execute("CREATE TABLE t AS SELECT 'a parcel' AS body")
     return model, con
 
 

@@ -26,7 +26,7 @@ def connect(answer: Any = None, label: Any = None, **options: Any) -> covey.Conn
         return 0.9
 
     con = covey.connect(model=PlantedModel(answer or yes, label), progress=False, **options)
-    con.run("CREATE TABLE t AS SELECT 'hello' AS body")
+    con.duckdb.execute("CREATE TABLE t AS SELECT 'hello' AS body")
     return con
 
 

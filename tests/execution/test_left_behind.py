@@ -100,7 +100,7 @@ def con(monkeypatch: pytest.MonkeyPatch) -> Iterator[covey.Connection]:
     model = PlantedModel(lambda question, documents: 0.9 if "a" in documents[0] else 0.2)
     with covey.connect(model, cache=False, progress=False) as connection:
         connection.register("t", pa.table({"id": range(8), "s": list("abcdabcd")}))
-        connection.run("CREATE TABLE u AS SELECT id, s || 'a' AS s FROM t LIMIT 3")
+        connection.duckdb.execute("CREATE TABLE u AS SELECT id, s || 'a' AS s FROM t LIMIT 3")
         connection.run("SET default_null_order = 'nulls_first'")
         connection.run("SET enable_optimizer = false")
         yield connection

@@ -20,6 +20,7 @@ def two(first: str, second: str) -> str:
     return f"AI.IF(PROMPT('{{0}} of {{1}}?', {first}, {second}))"
 
 
+TABLE = "CREATE TABLE u AS SELECT i AS id, 'text ' || i AS txt FROM range({rows}) r(i)"
 SHARED = (
     "SELECT 1 FROM u a {join} JOIN u b "
     f"ON CASE WHEN {one('A', 'b.txt')} "
@@ -38,7 +39,7 @@ MANY = (
 LIMITED = f"SELECT 1 FROM u a JOIN u b ON {two('a.txt', 'b.txt')} LIMIT " + "{limit}"
 
 
-@examples(25)
+@examples(15)
 @given(
     text=st.sampled_from([SHARED, DERIVED, MANY, LIMITED]),
     join=st.sampled_from(["INNER", "LEFT", "RIGHT"]),
@@ -53,7 +54,7 @@ def test_runs_stay_within_the_bounds(text, join, rows, limit, share, seed) -> No
         return float(drawn < share)
 
     with covey.connect(model=PlantedModel(answer), progress=False, cache=False) as con:
-        con.run(f"CREATE TABLE u AS SELECT i AS id, 'text ' || i AS txt FROM range({rows}) r(i)")
+        con.duckdb.execute(TABLE.format(rows=rows))
         query = con.sql(text.replace("{join}", join).replace("{limit}", str(limit)))
         bounds = query.estimate().calls
         assert bounds.low <= query.report.counters.prompts <= bounds.high
@@ -64,7 +65,7 @@ def test_a_limit_over_a_sampled_join_keeps_to_its_bounds_and_a_budget_that_fits(
         return float(zlib.crc32("|".join(documents).encode()) % 3 == 0)
 
     with covey.connect(model=PlantedModel(answer), progress=False, cache=False) as con:
-        con.run("CREATE TABLE u AS SELECT i AS id, 'text ' || i AS txt FROM range(400) r(i)")
+        con.duckdb.execute(TABLE.format(rows=400))
         text = LIMITED.replace("{limit}", "5")
         bounds = con.sql(text).estimate().calls
         asked = con.sql(text, max_calls=100).report.counters.prompts

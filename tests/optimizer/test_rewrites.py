@@ -6,6 +6,7 @@ import random
 import re
 import zlib
 from collections import Counter
+from functools import cache
 
 import pyarrow as pa
 import pytest
@@ -41,18 +42,23 @@ def counted(query: str) -> tuple[Counter[str], list[tuple[object, ...]]]:
     return Counter(question[0] for question, _ in model.calls), rows
 
 
-def plain(query: str) -> list[tuple[object, ...]]:
-    """The rows by DuckDB alone, every answer being in a table of truth."""
+@cache
+def truth() -> covey.Connection:
+    """Every answer in a table."""
     con, _ = connect()
-    with con:
-        texts = {n: [r[0] for r in con.run(f"SELECT s FROM {n}").fetchall()] for n in ("t", "p")}
-        con.register("tf", pa.table({"s": [s for s in texts["t"] if judged("F {0}", (s,)) > 0.5]}))
-        pairs = [(a, b) for a in texts["t"] for b in texts["p"]]
-        true = [pair for pair in pairs if judged("J {0} {1}", pair) > 0.5]
-        con.register("tj", pa.table({"a": [a for a, _ in true], "b": [b for _, b in true]}))
-        query = query.replace(F, "(t.s IN (SELECT s FROM tf))")
-        query = query.replace(J, "((t.s, p.s) IN (SELECT (a, b) FROM tj))")
-        return con.duckdb.execute(query).fetchall()
+    texts = {n: [r[0] for r in con.run(f"SELECT s FROM {n}").fetchall()] for n in ("t", "p")}
+    con.register("tf", pa.table({"s": [s for s in texts["t"] if judged("F {0}", (s,)) > 0.5]}))
+    pairs = [(a, b) for a in texts["t"] for b in texts["p"]]
+    true = [pair for pair in pairs if judged("J {0} {1}", pair) > 0.5]
+    con.register("tj", pa.table({"a": [a for a, _ in true], "b": [b for _, b in true]}))
+    return con
+
+
+def plain(query: str) -> list[tuple[object, ...]]:
+    """The rows by DuckDB alone."""
+    query = query.replace(F, "(t.s IN (SELECT s FROM tf))")
+    query = query.replace(J, "((t.s, p.s) IN (SELECT (a, b) FROM tj))")
+    return truth().duckdb.execute(query).fetchall()
 
 
 @pytest.mark.parametrize(
