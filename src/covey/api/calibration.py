@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
-from covey.api.planning import Planning
+from covey.api.frontend import Frontend
 from covey.api.sources import register, unregister
 from covey.api.sql_text import sql_expression
 from covey.arrays import Bool, Float64, Int64
@@ -153,10 +153,10 @@ def _calibrate(
     margins = table["covey_margin"].to_numpy(zero_copy_only=False).astype(np.float64)
     known = np.array([value is not None for value in truths], np.bool_) & np.isfinite(margins)
     found = measure(question, truths[known].astype(np.bool_), margins[known], int((~known).sum()))
-    planning = Planning(connection, connection.dialect, None)
+    frontend = Frontend(connection, connection.dialect)
     statement = RewrittenSql([Fragment(text, SourceText(text), 0)])
-    with planning.planned(statement, QueryAnswers(), DocumentStore()) as planned:
-        connection.calibrations[planned.plan.calls[0].question] = found.calibration
+    with frontend.prepare(statement, QueryAnswers(), DocumentStore()) as prepared:
+        connection.calibrations[prepared.plan.calls[0].question] = found.calibration
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from covey.api.explain import explain, explain_values
-from covey.api.planning import Planned, Planning, run_error
+from covey.api.frontend import Frontend, PreparedPlan, run_error
 from covey.errors import InputError, ModelError, RunError
 from covey.estimate.figures import Range
 from covey.estimate.forecast import Actual, CallActual, DryResult, Forecast
@@ -156,19 +156,19 @@ LATER = Explained(
 DONE = Explained(PhysicalPlan("", [], [], ""), Forecast(), note="it has run, and cannot run again")
 
 
-def explained(planning: Planning, expanded: RewrittenSql) -> Explained:
+def explained(frontend: Frontend, expanded: RewrittenSql) -> Explained:
     """Plan a statement and say what it is expected to take; nothing is asked.
 
     Raises:
         QueryError: it is wrong; at the place in the user's text.
     """
     answers, documents = QueryAnswers(), DocumentStore()
-    with planning.planned(expanded, answers, documents) as planned:
+    with frontend.prepare(expanded, answers, documents) as planned:
         plan = planned.plan
         if not plan.calls:
             return Explained(plan, Forecast())
-        profile, note = _profile(planning.connection)
-        found = _forecast(planning.connection, planned, (answers, documents), profile, note)
+        profile, note = _profile(frontend.connection)
+        found = _forecast(frontend.connection, planned, (answers, documents), profile, note)
         kv_bytes = None if profile.costs is None else profile.costs.kv_bytes
         return Explained(plan, found, kv_bytes)
 
@@ -195,7 +195,7 @@ def _stored(
 
 def _forecast(
     connection: Connection,
-    planned: Planned,
+    planned: PreparedPlan,
     parts: tuple[QueryAnswers, DocumentStore],
     profile: ModelProfile,
     note: str | None,

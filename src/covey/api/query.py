@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from covey.api.forecast import DONE, LATER, Estimate, Explained
-from covey.api.parameters import Filled, Parameters
-from covey.api.planning import Columns, Planning, Schema
+from covey.api.forecast import Estimate
+from covey.api.frontend import Columns, Schema
+from covey.api.parameters import Parameters
 from covey.api.results import ARROW, PANDAS, POLARS, ROWS, Form, to_pandas, to_polars, to_rows
-from covey.api.statement import Statement, make_statement
-from covey.errors import BudgetError, InputError, QueryError
-from covey.execution.answers import QueryAnswers
+from covey.api.script import Script
+from covey.api.statement import Accept
+from covey.errors import InputError
 from covey.execution.bridge import batches_of
-from covey.execution.budget import NO_BUDGET, Budget, BudgetGuard
-from covey.execution.report import Report, joined
-from covey.prompts.documents import DocumentStore
-from covey.sql.bind import Binder
-from covey.sql.call_parser import find_calls
+from covey.execution.budget import NO_BUDGET, Budget
+from covey.execution.report import Report
 from covey.sql.dialect import Dialect
-from covey.sql.edited_text import EditedText
-from covey.sql.rewritten import RewrittenSql
-from covey.sql.statements import split_statements
-from covey.sql.text import TokenList, one_line, read_tokens
+from covey.sql.text import one_line
 
 if TYPE_CHECKING:
     import pandas
@@ -39,11 +32,8 @@ if TYPE_CHECKING:
 class Query:
     """One or several statements on a connection, made by `Connection.sql`.
 
-    It runs once, whatever threads ask; what it knows of its run belongs to whoever has the turn.
-
-    The first statement is checked when the query is made. What stands behind it may
-    depend on what it does, so the others are checked when their turn comes; only the
-    spelling of their AI functions is checked at once. The result is the last one's.
+    It runs once, whatever threads ask; what it knows of its run belongs to whoever holds the
+    connection's lock. `covey.api.script` says what is checked when, and which result it has.
 
     Args:
         connection: where it runs.
@@ -68,47 +58,12 @@ class Query:
         if not isinstance(text, str):
             raise InputError(f"SQL is a text, not of type {type(text).__name__}.")
         self._connection = connection
-        self._dialect = dialect
-        self._budget = budget
-        self._explained: list[Explained] = []
-        self._reports: list[Report] = []
-        # Kept from `batches` to a run: nothing is asked twice.
-        self._asked = QueryAnswers(), DocumentStore()
+        self._script = Script(connection, text, dialect, budget, params)
         self._result: pa.Table | None = None
-        self._report: Report | None = None
         # What the result, or the last statement as it is planned, is known to fit.
         self._fits: set[Form] = set()
-        tokens = read_tokens(text)
-        filled = Filled(tokens, params)
-        statements = [
-            RewrittenSql(filled.pieces(start, end)) for start, end in split_statements(tokens)
-        ]
         with connection.lock:
-            # They go with the query.
-            self._copies = connection.pipes.of_query()
-            self._statements = [self._copies.read(statement) for statement in statements]
-            self._watch()
-            self._statement(0).check()
-            if len(self._statements) > 1:
-                self._check_spelling(tokens)
-
-    def _statement(self, number: int) -> Statement:
-        done = None
-        if number:
-            done = "The statements before it have run."
-        planning = Planning(self._connection, self._dialect, done)
-        return make_statement(planning, self._statements[number])
-
-    def _check_spelling(self, tokens: TokenList) -> None:
-        """Refuse what is no SQL, and AI functions that nobody has and the text does not define."""
-        binder = Binder(self._connection.duckdb, EditedText(tokens.text))
-        binder.parse()
-        words = [token.word.lower() for token in tokens]
-        find_calls(
-            tokens,
-            lambda name: binder.has_function(name) or words.count(name) > 1,
-            self._dialect,
-        )
+            self._script.check()
 
     def explain(self, format: str = "text", *, analyze: bool = False) -> str:
         """The plan, with what it is expected to take. Nothing is asked.
@@ -127,16 +82,22 @@ class Query:
         if format not in ("text", "json"):
             raise InputError(f"A plan is shown as 'text' or 'json', not as {format!r}.")
         if analyze:
-            self._run_explained()
+            with self._connection.lock.running():
+                if self._result is None:
+                    self._run(ARROW, forecast=True)
+                else:
+                    self._script.forecast()
         with self._connection.lock:
-            parts = self._parts(analyze)
+            parts = self._script.explained(analyze=analyze)
         if format == "json":
             return json.dumps({"statements": [part.values(report) for part, report in parts]})
         texts = [part.text(report) for part, report in parts]
         if len(texts) == 1:
             return texts[0]
         lines = []
-        for number, (text, rewritten) in enumerate(zip(texts, self._statements, strict=True)):
+        for number, (text, rewritten) in enumerate(
+            zip(texts, self._script.statements, strict=True)
+        ):
             lines.append(f"statement {number + 1} of {len(texts)}: {one_line(rewritten.text)}")
             lines.append(text)
         return "\n".join(lines)
@@ -147,34 +108,7 @@ class Query:
         A statement that does not bind before the others have run is left out.
         """
         with self._connection.lock:
-            return Estimate.of([part.forecast for part, _ in self._parts(analyze=False)])
-
-    def _parts(self, analyze: bool) -> list[tuple[Explained, Report | None]]:
-        """What each statement is expected to take, and what it did."""
-        if analyze:
-            return list(zip(self._explained, self._reports, strict=True))
-        parts: list[tuple[Explained, Report | None]] = []
-        for number in range(len(self._statements)):
-            try:
-                parts.append((self._statement(number).explained(), None))
-            except QueryError:
-                if self._result is not None:
-                    # What it read is gone, perhaps by its own doing.
-                    parts.append((DONE, None))
-                elif len(self._statements) == 1:
-                    raise
-                else:
-                    parts.append((LATER, None))
-        return parts
-
-    def _run_explained(self) -> None:
-        """Run with a forecast of each statement made just before it."""
-        with self._connection.lock.running():
-            if self._result is None:
-                self._run(forecast=True)
-            elif not self._explained:
-                # What it found then is not known any more; what it finds now comes near.
-                self._explained = [part for part, _ in self._parts(analyze=False)]
+            return Estimate.of([part.forecast for part, _ in self._script.explained()])
 
     @property
     def schema(self) -> Schema:
@@ -185,7 +119,7 @@ class Query:
             QueryError: it does not bind before the statements before it have run.
         """
         with self._connection.lock:
-            return self._statement(len(self._statements) - 1).schema()
+            return self._script.last().schema()
 
     def run(self) -> Query:
         """Run the query if it has not run yet; return itself.
@@ -199,30 +133,11 @@ class Query:
         self.arrow()
         return self
 
-    def _run(self, forecast: bool = False, form: Form = ARROW) -> tuple[pa.Table, Report]:
-        answers, documents = self._asked
-        reports: list[Report] = []
-        result = pa.table({})
-        forecasts: list[Explained] = []
-        watch = self._watch()
-        last = len(self._statements) - 1
-        for number in range(last + 1):
-            statement = self._statement(number)
-            if forecast:
-                forecasts.append(statement.explained())
-            self._refuse(statement, forecasts[-1] if forecast else None)
-            with self._stoppable(statement, reports):
-                accept = self._accepting(form) if number == last else None
-                result, report = statement.run(answers, documents, watch, accept)
-            reports.append(report)
-        if forecast:
-            self._explained = forecasts
-        report = reports[0] if len(reports) == 1 else joined(reports)
-        self._reports, self._report, self._result = reports, report, result
-        self._asked = QueryAnswers(), DocumentStore()
-        return result, report
+    def _run(self, form: Form, *, forecast: bool = False) -> pa.Table:
+        self._result = self._script.run(self._accepting(form), forecast=forecast)
+        return self._result
 
-    def _accepting(self, form: Form) -> Callable[[Columns], None]:
+    def _accepting(self, form: Form) -> Accept:
         """What refuses columns that have no place in a form, before anything is asked."""
 
         def accept(columns: Columns) -> None:
@@ -231,62 +146,13 @@ class Query:
 
         return accept
 
-    @contextmanager
-    def _stoppable(self, statement: Statement, before: Sequence[Report]) -> Iterator[None]:
-        """Keep the report of a statement that stops before its end, behind those before it."""
-        try:
-            yield
-        except BaseException:
-            if statement.report is not None:
-                self._report = joined([*before, statement.report])
-            raise
-
-    def _refuse(self, statement: Statement, expected: Explained | None = None) -> None:
-        """Refuse what cannot keep to the budget, answers of earlier runs not counted.
-
-        Args:
-            statement: is about to run.
-            expected: what it is expected to take; None finds it out where there is a budget.
-        """
-        if not (self._budget.limits and statement.asks):
-            return
-        connection = self._connection
-        try:
-            self._budget.refuse((expected or statement.explained()).forecast)
-        except BudgetError:
-            known = connection.loaded is not None or connection.identity() is not None
-            if known or connection.store is None:
-                raise
-            # Which answers are its own, this model says only when it is loaded.
-            connection.engine()
-            self._budget.refuse(statement.explained().forecast)
-
     def __repr__(self) -> str:
         if self._result is not None:
             state = f"{self._result.num_rows:,} rows"
         else:
-            state = "not run yet" if self._report is None else "read in batches, or stopped"
-        text = textwrap.shorten(self._statements[-1].text, 100, placeholder=" …")
+            state = "not run yet" if self._script.report is None else "read in batches, or stopped"
+        text = textwrap.shorten(self._script.statements[-1].text, 100, placeholder=" …")
         return f"<covey.Query: {text}; {state}>"
-
-    def _watch(self) -> BudgetGuard | None:
-        """What stops a run; None without a budget.
-
-        Raises:
-            InputError: money is limited and nothing has a price.
-        """
-        connection = self._connection
-        if not self._budget.limits:
-            return None
-        if self._budget.max_cost is None:
-            return BudgetGuard(self._budget, None)
-        price = connection.hourly
-        if price is None:
-            raise InputError(
-                "max_cost needs a price, and this device has none that Covey knows. Give "
-                "price_per_hour to covey.connect, in US dollars, or set COVEY_PRICE_PER_HOUR."
-            )
-        return BudgetGuard(self._budget, price)
 
     def batches(self, *, early: bool = False) -> Generator[pa.RecordBatch, None, None]:
         """The rows of the result in Arrow batches, the whole of which is never held.
@@ -314,32 +180,14 @@ class Query:
         read = False
         if self._result is None:
             lock = self._connection.lock
-            read = yield from lock.reading(lambda: self._result is None and self._read(early))
+            read = yield from lock.reading(
+                lambda: (
+                    self._result is None
+                    and self._script.batches(self._accepting(ARROW), early=early)
+                )
+            )
         if self._result is not None and not read:
             yield from batches_of(self._result)
-
-    def _read(self, early: bool) -> Generator[pa.RecordBatch, None, None]:
-        """Run it as far as its rows are read."""
-        last = len(self._statements) - 1
-        answers, documents = self._asked
-        watch = self._watch()
-        reports: list[Report] = []
-        for number in range(last):
-            statement = self._statement(number)
-            self._refuse(statement)
-            with self._stoppable(statement, reports):
-                reports.append(statement.run(answers, documents, watch)[1])
-        statement = self._statement(last)
-        self._refuse(statement)
-
-        def tell(report: Report) -> None:
-            self._report = joined([*reports, report]) if reports else report
-
-        rows = statement.batches(
-            answers, documents, watch, tell, self._accepting(ARROW), early=early
-        )
-        with self._stoppable(statement, reports), closing(rows):
-            yield from rows
 
     @property
     def columns(self) -> list[str]:
@@ -349,11 +197,11 @@ class Query:
     @property
     def report(self) -> Report:
         """What the run did, also one that was stopped; runs a query that has not run yet."""
-        if self._report is None:
+        if self._script.report is None:
             with self._connection.lock.running():
-                if self._report is None:
-                    return self._run()[1]
-        return self._report
+                if self._script.report is None:
+                    self._run(ARROW)
+        return self._script.report or Report()
 
     def arrow(self) -> pa.Table:
         """The result as an Arrow table.
@@ -396,7 +244,7 @@ class Query:
         result = self._result
         if result is None:
             with self._connection.lock.running():  # another thread may have run it meanwhile
-                result = self._run(form=form)[0] if self._result is None else self._result
+                result = self._run(form) if self._result is None else self._result
         if form not in self._fits:
             form.check_table(result)
             self._fits.add(form)

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from covey.api.planning import Columns
+from covey.api.frontend import Columns
 from covey.errors import InputError, RunError, first_line
 from covey.execution.arrow_types import (
     MOST_LEVELS,

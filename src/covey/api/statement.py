@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from covey.api.forecast import Explained, explained
-from covey.api.planning import Columns, Planned, Planning, Schema, failures
+from covey.api.frontend import Columns, Frontend, PreparedPlan, Schema, failures
 from covey.errors import InputError, QueryError, UnsupportedError
 from covey.estimate.forecast import Forecast
 from covey.execution.answers import QueryAnswers
@@ -27,17 +27,30 @@ from covey.sql.statements import ViewDefinition, behind, view_definition
 from covey.sql.text import read_tokens
 
 _TRANSACTION = ("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT")
-Outcome = tuple[pa.Table, Report]
 # Refuses columns of a result that have no place where it is to go.
 Accept = Callable[[Columns], None]
+
+
+@dataclass(slots=True)
+class RunState:
+    """What the statements of a query share while they run.
+
+    Attributes:
+        answers, documents: only what `answers` lacks is asked.
+        guard: stops a run that passes its budget; None without one.
+    """
+
+    answers: QueryAnswers = field(default_factory=QueryAnswers)
+    documents: DocumentStore = field(default_factory=DocumentStore)
+    guard: BudgetGuard | None = None
 
 
 class Statement:
     """A statement that DuckDB runs, with its AI calls looked up.
 
     Args:
-        planning: plans it.
-        expanded: its text.
+        frontend: plans it.
+        expanded: its text, with the views that it reads in front.
 
     Attributes:
         report: of the run under way or the last one, which may have stopped; None before.
@@ -46,8 +59,8 @@ class Statement:
     # Whether a run puts anything to the model.
     asks = True
 
-    def __init__(self, planning: Planning, expanded: RewrittenSql) -> None:
-        self._planning = planning
+    def __init__(self, frontend: Frontend, expanded: RewrittenSql) -> None:
+        self._frontend = frontend
         self._expanded = expanded
         self.report: Report | None = None
 
@@ -57,12 +70,12 @@ class Statement:
         Raises:
             QueryError: it is wrong; at the place in the user's text.
         """
-        with self._planned():
+        with self._prepared(RunState()):
             pass
 
     def explained(self) -> Explained:
         """Its plan, and what that is expected to take; nothing is asked."""
-        return explained(self._planning, self._expanded)
+        return explained(self._frontend, self._expanded)
 
     def schema(self) -> Schema:
         """The columns of its result, without running it.
@@ -70,23 +83,16 @@ class Statement:
         Raises:
             InputError: it is no query.
         """
-        with self._planned() as planned:
-            if planned.plan.effects:
+        with self._prepared(RunState()) as prepared:
+            if prepared.plan.effects:
                 raise InputError("Only a query has a schema before it runs.")
-            return self._planning.schema(planned.plan)
+            return self._frontend.schema(prepared.plan)
 
-    def run(
-        self,
-        answers: QueryAnswers,
-        documents: DocumentStore,
-        watch: BudgetGuard | None = None,
-        accept: Accept | None = None,
-    ) -> Outcome:
-        """Run it, asking only what `answers` lacks.
+    def run(self, state: RunState, accept: Accept | None = None) -> pa.Table:
+        """Run it and give its result; `report` says what it did.
 
         Args:
-            answers, documents: of the whole query.
-            watch: stops it where it passes a budget.
+            state: of the whole query.
             accept: is given the columns of a query's result before anything is asked.
 
         Raises:
@@ -94,125 +100,78 @@ class Statement:
             ModelError: the model cannot be loaded.
             RunError: the run failed.
         """
-        planning = self._planning.planned(self._expanded, answers, documents)
-        with planning as planned, failures():
-            self._offer(planned.plan, accept)
-            with self._asking(planned, answers, documents, watch) as (runner, report):
-                return runner.run(), report
+        with self._prepared(state, accept) as prepared, self._runner(prepared, state) as runner:
+            return runner.run()
 
-    def batches(
-        self,
-        answers: QueryAnswers,
-        documents: DocumentStore,
-        watch: BudgetGuard | None,
-        tell: Callable[[Report], None],
-        accept: Accept,
-        *,
-        early: bool,
-    ) -> Batches:
+    def batches(self, state: RunState, accept: Accept, *, early: bool) -> Batches:
         """Run it, as `run`, and give its rows; there is one batch at least.
 
         What it holds is held until the iterator ends or is closed.
 
         Args:
-            answers, documents, watch, accept: as for `run`.
-            tell: is given the report, as far as it goes, before each batch and at the end.
+            state, accept: as for `run`.
             early: whether rows come while the model is asked, where they are final before
                 the end.
         """
-        planning = self._planning.planned(self._expanded, answers, documents)
-        with planning as planned, failures():
-            plan = planned.plan
-            self._offer(plan, accept)
-            with self._asking(planned, answers, documents, watch) as (runner, report):
+        with self._prepared(state, accept) as prepared:
+            plan = prepared.plan
+            with self._runner(prepared, state) as runner:
                 if early and plan.piece is not None:
-                    yield from _telling(runner.pieces(plan.piece), report, tell)
+                    yield from runner.pieces(plan.piece)
                     return
                 # What draws on demand is another result when it is read once more.
                 whole = plan.effects or (plan.draws and bool(plan.on_demand))
                 table = runner.run() if whole else None
                 if table is None:
                     runner.prepare()
-            rows = runner.batches() if table is None else batches_of(table)
-            yield from _telling(rows, report, tell)
-
-    def _offer(self, plan: PhysicalPlan, accept: Accept | None) -> None:
-        """Let the columns of a query be refused; those of other statements show when it has run."""
-        if accept is not None and not plan.effects:
-            accept(self._planning.columns(plan))
+            yield from runner.batches() if table is None else batches_of(table)
 
     @contextmanager
-    def _asking(
-        self,
-        planned: Planned,
-        answers: QueryAnswers,
-        documents: DocumentStore,
-        watch: BudgetGuard | None,
-    ) -> Iterator[tuple[Runner, Report]]:
-        """What runs the plan, and the report it writes; in the block the model may be asked."""
-        connection, plan = self._planning.connection, planned.plan
-        report = Report(
-            operators=[
-                OperatorReport(
-                    plan.sql[slice(*call.span)], plan.on_demand.get(call.index, "planned")
-                )
-                for call in plan.calls
-            ]
-        )
-        self.report = report
-        with Interrupts(connection.duckdb.interrupt) as interrupts:
-            asker = Asker(
+    def _prepared(self, state: RunState, accept: Accept | None = None) -> Iterator[PreparedPlan]:
+        """The plan in place; the columns of a query, which it has before it runs, are accepted."""
+        plan = self._frontend.prepare(self._expanded, state.answers, state.documents)
+        with plan as prepared, failures():
+            if accept is not None and not prepared.plan.effects:
+                accept(self._frontend.columns(prepared.plan))
+            yield prepared
+
+    @contextmanager
+    def _runner(self, prepared: PreparedPlan, state: RunState) -> Iterator[Runner]:
+        """What runs the plan, and writes `report`; in the block the model may be asked."""
+        connection, plan = self._frontend.connection, prepared.plan
+        how = [plan.on_demand.get(call.index, "planned") for call in plan.calls]
+        texts = [plan.sql[slice(*call.span)] for call in plan.calls]
+        self.report = report = Report(operators=list(map(OperatorReport, texts, how)))
+        with (
+            Interrupts(connection.duckdb.interrupt) as interrupts,
+            Asker(
                 connection.engine,
-                documents,
-                answers,
+                state.documents,
+                state.answers,
                 report,
                 connection.new_progress(),
                 interrupts,
                 connection.store,
                 connection.identity,
-                watch,
-            )
-            with asker:
-                relations = Relations(connection.duckdb, planned.objects)
-                chooser = OrderChooser(plan.calls, connection.model_profile)
-                lookups = planned.lookups
-                runner = Runner(plan, relations, lookups, asker, documents, report, chooser)
-                yield runner, report
-
-    def _planned(self) -> AbstractContextManager[Planned]:
-        """The plan alone: nothing is asked."""
-        return self._planning.planned(self._expanded, QueryAnswers(), DocumentStore())
-
-
-def _telling(rows: Batches, report: Report, tell: Callable[[Report], None]) -> Batches:
-    with closing(rows):
-        for batch in rows:
-            tell(report)
-            yield batch
-    tell(report)
+                state.guard,
+            ) as asker,
+        ):
+            relations = Relations(connection.duckdb, prepared.objects)
+            chooser = OrderChooser(plan.calls, connection.model_profile)
+            yield Runner(plan, relations, prepared.lookups, asker, state.documents, report, chooser)
 
 
 class WholeStatement(Statement):
     """A statement whose result is there at once, by `run`."""
 
-    def batches(
-        self,
-        answers: QueryAnswers,
-        documents: DocumentStore,
-        watch: BudgetGuard | None,
-        tell: Callable[[Report], None],
-        accept: Accept,
-        *,
-        early: bool,
-    ) -> Batches:
-        table, report = self.run(answers, documents, watch, accept)
-        yield from _telling(batches_of(table), report, tell)
+    asks = False
+
+    def batches(self, state: RunState, accept: Accept, *, early: bool) -> Batches:
+        yield from batches_of(self.run(state, accept))
 
 
 class TransactionStatement(WholeStatement):
     """BEGIN, COMMIT and ROLLBACK: they must also run where nothing else can be bound."""
-
-    asks = False
 
     def check(self) -> None:
         """There is nothing to bind."""
@@ -223,31 +182,20 @@ class TransactionStatement(WholeStatement):
     def schema(self) -> Schema:
         raise InputError("Only a query has a schema before it runs.")
 
-    def run(
-        self,
-        answers: QueryAnswers,
-        documents: DocumentStore,
-        watch: BudgetGuard | None = None,
-        accept: Accept | None = None,
-    ) -> Outcome:
+    def run(self, state: RunState, accept: Accept | None = None) -> pa.Table:
         with failures():
-            table = result(self._planning.connection.duckdb, self._expanded.text)
-            return table, Report()
+            table = result(self._frontend.connection.duckdb, self._expanded.text)
+        self.report = Report()
+        return table
 
 
 class ExplainStatement(WholeStatement):
     """EXPLAIN of a statement with AI calls: Covey's plan as a result."""
 
-    asks = False
-
-    def run(
-        self,
-        answers: QueryAnswers,
-        documents: DocumentStore,
-        watch: BudgetGuard | None = None,
-        accept: Accept | None = None,
-    ) -> Outcome:
-        return _plan_table(self.explained().text()), Report(rows=1)
+    def run(self, state: RunState, accept: Accept | None = None) -> pa.Table:
+        table = _plan_table(self.explained().text())
+        self.report = Report(rows=1)
+        return table
 
     def schema(self) -> Schema:
         return [("explain_key", "VARCHAR"), ("explain_value", "VARCHAR")]
@@ -258,52 +206,40 @@ class ExplainAnalyzeStatement(ExplainStatement):
 
     asks = True
 
-    def run(
-        self,
-        answers: QueryAnswers,
-        documents: DocumentStore,
-        watch: BudgetGuard | None = None,
-        accept: Accept | None = None,
-    ) -> Outcome:
+    def run(self, state: RunState, accept: Accept | None = None) -> pa.Table:
         before = self.explained()
-        _, report = Statement.run(self, answers, documents, watch)
-        return _plan_table(before.text(report)), replace(report, rows=1)
+        Statement.run(self, state)
+        table = _plan_table(before.text(self.report))
+        if self.report is not None:
+            self.report = replace(self.report, rows=1)
+        return table
 
 
 class DescribeStatement(WholeStatement):
     """DESCRIBE of a query with AI calls: its columns, and nothing is asked."""
 
-    asks = False
-
-    def run(
-        self,
-        answers: QueryAnswers,
-        documents: DocumentStore,
-        watch: BudgetGuard | None = None,
-        accept: Accept | None = None,
-    ) -> Outcome:
-        with self._planned() as planned, failures():
-            query = f"DESCRIBE {planned.plan.final}"
-            table = result(self._planning.connection.duckdb, query)
-            return table, Report(rows=table.num_rows)
+    def run(self, state: RunState, accept: Accept | None = None) -> pa.Table:
+        with self._prepared(RunState()) as prepared:
+            query = f"DESCRIBE {prepared.plan.final}"
+            table = result(self._frontend.connection.duckdb, query)
+        self.report = Report(rows=table.num_rows)
+        return table
 
 
 class ViewStatement(WholeStatement):
     """CREATE VIEW of a query with AI calls, which Covey keeps.
 
     Args:
-        planning: plans the query.
+        frontend: plans the query.
         expanded: the query, with the views that it reads in front.
         definition: the statement.
         text: the query as written.
     """
 
-    asks = False
-
     def __init__(
-        self, planning: Planning, expanded: RewrittenSql, definition: ViewDefinition, text: str
+        self, frontend: Frontend, expanded: RewrittenSql, definition: ViewDefinition, text: str
     ) -> None:
-        super().__init__(planning, expanded)
+        super().__init__(frontend, expanded)
         self._definition = definition
         self._text = text
 
@@ -315,24 +251,19 @@ class ViewStatement(WholeStatement):
     def schema(self) -> Schema:
         raise InputError("Only a query has a schema before it runs.")
 
-    def run(
-        self,
-        answers: QueryAnswers,
-        documents: DocumentStore,
-        watch: BudgetGuard | None = None,
-        accept: Accept | None = None,
-    ) -> Outcome:
-        with self._planned() as planned, failures():
-            columns = self._planning.schema(planned.plan)
-            self._planning.views.keep(self._definition, self._text, columns)
-        return pa.table({}), Report()
+    def run(self, state: RunState, accept: Accept | None = None) -> pa.Table:
+        with self._prepared(RunState()) as prepared:
+            columns = self._frontend.schema(prepared.plan)
+            self._frontend.views.keep(self._definition, self._text, columns)
+        self.report = Report()
+        return pa.table({})
 
 
-def make_statement(planning: Planning, rewritten: RewrittenSql) -> Statement:
+def make_statement(frontend: Frontend, rewritten: RewrittenSql) -> Statement:
     """The statement that a text is.
 
     Args:
-        planning: plans it.
+        frontend: plans it.
         rewritten: one statement, as written.
 
     Raises:
@@ -341,24 +272,24 @@ def make_statement(planning: Planning, rewritten: RewrittenSql) -> Statement:
     """
     tokens = read_tokens(rewritten.text)
     if tokens[0].word in _TRANSACTION:
-        return TransactionStatement(planning, rewritten)
-    planning.admit(rewritten)
+        return TransactionStatement(frontend, rewritten)
+    frontend.check_access(rewritten)
     definition = view_definition(tokens)
     if definition is not None:
         query = RewrittenSql(rewritten.part(*definition.query))
-        body = planning.body(definition, query)
-        if planning.holds_calls(body):
-            return ViewStatement(planning, body, definition, query.text)
+        body = frontend.expand_body(definition, query)
+        if frontend.holds_calls(body):
+            return ViewStatement(frontend, body, definition, query.text)
     for words, kind in _ABOUT:
         span = behind(tokens, *words)
         if span is None:
             continue
-        inner = planning.expand(RewrittenSql(rewritten.part(*span)))
-        if planning.holds_calls(inner):
+        inner = frontend.expand_views(RewrittenSql(rewritten.part(*span)))
+        if frontend.holds_calls(inner):
             if tokens.is_open(1):
                 raise rewritten.locate(_no_options(rewritten.text, tokens.span(0, 2)))
-            return kind(planning, inner)
-    return Statement(planning, planning.expand(rewritten))
+            return kind(frontend, inner)
+    return Statement(frontend, frontend.expand_views(rewritten))
 
 
 # Statements about another one, by the words before it.

@@ -1,4 +1,4 @@
-"""From the text of a statement to its plan, with look-ups and tables in place."""
+"""From the text of a statement to its plan, with its UDFs and tables in place."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Columns = list[tuple[str, DuckDBPyType]]
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PreparedPlan:
     """A planned statement, with all that its plan needs on the connection.
 
     Attributes:
@@ -53,8 +53,8 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Planning:
-    """Plans statements on one connection.
+class Frontend:
+    """Reads, checks and plans statements on one connection.
 
     Attributes:
         connection: where they run.
@@ -64,13 +64,13 @@ class Planning:
 
     connection: Connection
     dialect: Dialect | None
-    done: str | None
+    done: str | None = None
 
     @property
     def views(self) -> Views:
         return Views(self.connection.duckdb)
 
-    def admit(self, rewritten: RewrittenSql) -> None:
+    def check_access(self, rewritten: RewrittenSql) -> None:
         """Refuse a statement that reaches past what the connection may.
 
         Raises:
@@ -79,7 +79,7 @@ class Planning:
         with self._located(rewritten):
             self.connection.access_check.check(read_tokens(rewritten.text))
 
-    def expand(self, rewritten: RewrittenSql) -> RewrittenSql:
+    def expand_views(self, rewritten: RewrittenSql) -> RewrittenSql:
         """The statement with the views that it reads in front.
 
         Raises:
@@ -92,8 +92,8 @@ class Planning:
                 self.connection.access_check.check_names(read_tokens(expanded.text))
         return expanded
 
-    def body(self, definition: ViewDefinition, query: RewrittenSql) -> RewrittenSql:
-        """The query of a view that is being created, as `expand`."""
+    def expand_body(self, definition: ViewDefinition, query: RewrittenSql) -> RewrittenSql:
+        """The query of a view that is being created, as `expand_views`."""
         with self._located(query):
             body = self.views.body(definition, query)
         with self._located(body):
@@ -111,9 +111,9 @@ class Planning:
             return bool(find_calls(read_tokens(expanded.text), binder.has_function, self.dialect))
 
     @contextmanager
-    def planned(
+    def prepare(
         self, expanded: RewrittenSql, answers: QueryAnswers, documents: DocumentStore
-    ) -> Iterator[Planned]:
+    ) -> Iterator[PreparedPlan]:
         """The plan, with its tables and look-ups in place until the block is left.
 
         Raises:
@@ -128,14 +128,14 @@ class Planning:
                     expanded.text, connection.duckdb, self.dialect, objects.prefix
                 )
                 self._check_model(extracted.calls, expanded.text)
-                self._calibrate(extracted.calls, expanded.text)
+                extracted.calls = self._calibrated(extracted.calls, expanded.text)
                 self._hold_time(extracted, expanded.text, objects)
                 lookups.register(extracted.calls)
                 try:
                     plan = make_plan(extracted, objects)
                 except QueryError as error:
                     raise with_written_names(error, extracted.calls) from None
-            yield Planned(plan, lookups, objects)
+            yield PreparedPlan(plan, lookups, objects)
         finally:
             objects.clear()
 
@@ -157,13 +157,11 @@ class Planning:
                     hint="Use another model; `covey models` lists those that it knows.",
                 )
 
-    def _calibrate(self, calls: list[AICall], sql: str) -> None:
-        """Give the calls that want it what was learned from labelled rows."""
-        for index, call in enumerate(calls):
-            if not call.options.labelled:
-                continue
-            found = self.connection.calibrations.get(call.question)
-            if found is None:
+    def _calibrated(self, calls: list[AICall], sql: str) -> list[AICall]:
+        """The calls, those that want it with what was learned from labelled rows."""
+        known = self.connection.calibrations
+        for call in calls:
+            if call.options.labelled and call.question not in known:
                 raise QueryError(
                     "This question was not calibrated on this connection",
                     sql=sql,
@@ -171,7 +169,12 @@ class Planning:
                     hint="First con.calibrate('… {column}', labelled_table) with the same words "
                     "and options.",
                 )
-            calls[index] = replace(call, question=replace(call.question, calibration=found))
+        return [
+            replace(call, question=replace(call.question, calibration=known[call.question]))
+            if call.options.labelled
+            else call
+            for call in calls
+        ]
 
     def schema(self, plan: PhysicalPlan) -> Schema:
         """The columns of a query's result, while it is planned."""
