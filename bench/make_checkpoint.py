@@ -7,7 +7,7 @@ A measurement of speed needs a model's shape and sane magnitudes, not its knowle
 folder has config.json, tokenizer.json and safetensors in shards; with fp8, linear weights
 are e4m3 with a scale for each block of 128 x 128 under NAME_scale_inv. The tokenizer is the
 file given, else a byte-level BPE trained on a few made-up texts, with which prompts are
-longer than with a real one. Needs torch, safetensors and tokenizers; uses the GPU where
+longer than with a real one. Needs Covey, safetensors and tokenizers; uses the GPU where
 there is one.
 """
 
@@ -27,8 +27,10 @@ from safetensors.torch import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
-_BLOCK = 128
-_FP8_MAX = 448.0
+from covey.kernels.base import Weight
+from covey.kernels.fp8_format import FP8_BLOCK
+from covey.kernels.scales import quantise_weight
+
 _SHARD_BYTES = 2 * 2**30
 _VOCAB = 151936
 _TRAINED_VOCAB = 4096
@@ -140,9 +142,9 @@ def _tensors(
             weight = normal(rows, columns, gain * columns**-0.5)
             key = f"{prefix}{name}.weight"
             if fp8:
-                values, scales = quantise_blocks(weight)
-                yield key, values
-                yield f"{key}_scale_inv", scales
+                rounded = quantise_weight(Weight(weight))
+                yield key, rounded.values
+                yield f"{key}_scale_inv", rounded.scales
             else:
                 yield key, weight.to(torch.bfloat16)
         yield f"{prefix}input_layernorm.weight", norm(shape.hidden)
@@ -150,15 +152,6 @@ def _tensors(
         yield f"{prefix}self_attn.q_norm.weight", norm(shape.d_head)
         yield f"{prefix}self_attn.k_norm.weight", norm(shape.d_head)
     yield "model.norm.weight", norm(shape.hidden)
-
-
-def quantise_blocks(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """A float32 matrix as e4m3 and (rows / 128, columns / 128) float32 factors."""
-    rows, columns = weight.shape
-    blocks = weight.view(rows // _BLOCK, _BLOCK, columns // _BLOCK, _BLOCK)
-    scales = blocks.abs().amax((1, 3)) / _FP8_MAX
-    values = (blocks / scales[:, None, :, None]).to(torch.float8_e4m3fn)
-    return values.view(rows, columns), scales
 
 
 def _config(shape: Shape, fp8: bool) -> dict[str, object]:
@@ -185,7 +178,7 @@ def _config(shape: Shape, fp8: bool) -> dict[str, object]:
             "quant_method": "fp8",
             "fmt": "e4m3",
             "activation_scheme": "dynamic",
-            "weight_block_size": [_BLOCK, _BLOCK],
+            "weight_block_size": [FP8_BLOCK, FP8_BLOCK],
         }
     return config
 

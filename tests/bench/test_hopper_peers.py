@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import hopper_peers
 from bench.corpora import write_checkpoint
 from covey.engine.local import LocalModel
 from covey.prompts.layout import RAW_V1
-from hopper_shapes import Shape
+from hopper import peers
+from hopper.__main__ import main
+from hopper.workloads import Shape
 from suite.peers.protocol import load_work
 
 SHAPES = [
@@ -29,12 +30,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LocalModel:
 
 
 def test_every_prompt_of_a_shape_is_given(model: LocalModel, tmp_path: Path) -> None:
-    places = hopper_peers.write_shapes(tmp_path, SHAPES, model, runs=2)
+    places = peers.write_shapes(tmp_path, SHAPES, model, runs=2)
     assert list(places.values()) == ["few-pairs", "few-pairs", "few-rows", "few-rows"]
     (pairs,) = load_work(tmp_path / "few-pairs.1").stages
     (rows,) = load_work(tmp_path / "few-rows.0").stages
     assert (len(pairs), len(rows)) == (6, 3) and not pairs.answers.any()
-    question = hopper_peers.plan_of(SHAPES[0]).steps[0].predicate.question
+    question = peers.plan_of(SHAPES[0]).steps[0].predicate.question
     text = model.encoder.decode(pairs.prompt(4))
     parts = "".join(part.text for part in RAW_V1.parts(question))
     assert text.startswith("DOCUMENT:\n the film") and " pace" in text
@@ -51,18 +52,16 @@ def test_a_peer_runs_the_shapes_and_its_figures_are_kept(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = {shape.name: shape for shape in SHAPES}
-    monkeypatch.setattr(hopper_peers, "make_shape", lambda name, tokenizer: made[name])
+    monkeypatch.setattr(peers, "make_shapes", lambda *_: SHAPES)
     figures = tmp_path / "figures.json"
     folder = str(model.files.path)
-    arguments = [folder, "double", "--shapes", "few-pairs,few-rows", "--json", str(figures)]
-    assert hopper_peers.main(arguments) == 0
-    shown = capsys.readouterr().out.splitlines()
+    assert main(["peers", folder, "double", "--json", str(figures)]) == 0
+    shown = capsys.readouterr().out.splitlines()[1:]
     assert [each.split()[0] for each in shown] == ["shape", "few-pairs", "few-rows"]
     results = json.loads(figures.read_text())["shapes"]
     assert results["few-pairs"][0]["stages"][0]["prompts"] == 6
 
 
 def test_a_shape_that_failed_says_why() -> None:
-    shown = hopper_peers.line("join-reviews", {"problem": "TooLong: given up after 60 s"})
+    shown = peers.line("join-reviews", {"problem": "TooLong: given up after 60 s"})
     assert shown == "join-reviews    TooLong: given up after 60 s"

@@ -2,7 +2,7 @@
 
 tests/conftest.py chooses the interpreter before anything imports Triton. It computes
 float32 and float16 right, and BF16 products and FP8 casts wrong; those forms are checked
-on a GPU by bench/hopper_kernels.py.
+on a GPU by `bench/hopper kernels --only errors`.
 """
 
 from __future__ import annotations

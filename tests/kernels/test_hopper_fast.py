@@ -1,7 +1,7 @@
 """The faster, lossier forms of the Hopper kernels: weights and dense attention in FP8.
 
 Values are stored in float32 where the interpreter casts to FP8 wrongly, so that all but the
-cast is seen; the cast is checked on a GPU by bench/hopper_errors.py.
+cast is seen; the cast is checked on a GPU by `bench/hopper kernels`.
 """
 
 from __future__ import annotations

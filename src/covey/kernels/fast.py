@@ -1,7 +1,7 @@
 """Faster, lossier ways to compute a model on a Hopper GPU; none is on unless asked for.
 
 They change margins by more than rounding, so each that is on is part of an answer's identity.
-`bench/hopper_options.py` measures what they gain and how many answers they turn. No torch here.
+`bench/hopper options` measures what they gain and how many answers they flip. No torch here.
 """
 
 from __future__ import annotations

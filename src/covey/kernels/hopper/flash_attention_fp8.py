@@ -33,7 +33,7 @@ _FP8 = torch.float8_e4m3fn
 _ROWS = 32  # of a program
 # What rounding a query or a key costs, in pairs that FP8 makes cheaper by as much: on an H200 with
 # Qwen3 4B FP8 loses behind 512 keys, gains 2% behind 1,024 and 26% behind 4,096, loses 6% in runs
-# of 2,048 and gains 11% in runs of 4,096 (`bench/hopper_options.py`).
+# of 2,048 and gains 11% in runs of 4,096 (`bench/hopper kernels --part fp8-attention`).
 _PAIRS_OF_QUERY, _PAIRS_OF_KEY = 950, 300
 _MOST_KEYS = 1 << 18  # copied at once: 512 MB for eight heads of 128
 _TOLERANCE = 1e-1  # of queries, keys, weights and values rounded by 2.6e-2 each: 5.2e-2

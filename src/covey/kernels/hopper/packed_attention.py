@@ -240,8 +240,8 @@ class Build:
     registers: int
 
 
-# Measured by bench/hopper_kernels.py: small steps waste little on a tile that sees few keys,
-# and with few registers more tiles run at once.
+# Measured by `bench/hopper kernels --part attention`: small steps waste little on a tile that sees
+# few keys, and with few registers more tiles run at once.
 BUILD = Build(keys=32, warps=4, stages=2, registers=128)
 
 

@@ -1,10 +1,10 @@
 """Whether a query ends, with the same answers, on a GPU whose memory runs out.
 
     python bench/make_checkpoint.py CHECKPOINT --tokenizer TOKENIZER.json
-    python bench/hopper_oom.py CHECKPOINT [--rows N]
+    python bench/hopper oom CHECKPOINT [--rows N]
 
 A query of two conditions runs undisturbed; then other memory of the GPU is filled, once before
-the KV cache of keys and values is made, and once behind it, so that batches find no room for their
+the KV cache is made, and once behind it, so that batches find no room for their
 activations. Each time the query must end by using less, with counters that add up, and with the
 same margins but for rounding: no further apart than where the same limits are given beforehand.
 Prints what was given up; the exit status is 1 where something is wrong.
@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,9 +24,9 @@ import torch
 import covey
 from covey.engine.loaded import LoadedEngine
 from covey.engine.local import LocalModel
-from gpu_timing import versions
-from hopper_margins import compare
-from hopper_shapes import make_shape
+from hopper.harness import DEVICE, Results, synchronize
+from hopper.margins import compare
+from hopper.workloads import make_shapes
 
 QUERY = """
     SELECT id, AI.MARGIN(PROMPT('Is the reviewer happy? {0}', body)) AS happy,
@@ -36,8 +34,8 @@ QUERY = """
     FROM reviews ORDER BY id
 """
 # Left free where the KV cache is to find no room, and where only batches are.
-_LEFT_BEFORE_ARENA = 6 << 30
-_LEFT_FOR_CHUNKS = 256 << 20
+_LEFT_BEFORE_CACHE = 6 << 30
+_LEFT_FOR_BATCHES = 256 << 20
 # How much further apart than with the same limits from the start, in the mean.
 _TOLERANCE = 1.5
 
@@ -56,11 +54,9 @@ class Held:
     """A model source whose engine is loaded once, and whose limits are set back for each run."""
 
     def __init__(self, source: LocalModel) -> None:
-        self._source = source
         self.name, self.kinds, self.profile = source.name, source.kinds, source.profile
         engine = source.open()
-        if not isinstance(engine, LoadedEngine):
-            raise SystemExit("the model did not load as an engine of its own")
+        assert isinstance(engine, LoadedEngine)
         self.engine, self._limits = engine, engine.limits
 
     def open(self) -> LoadedEngine:
@@ -75,14 +71,16 @@ class Held:
 
 
 def fill(left: int) -> torch.Tensor:
-    """Take the GPU's free memory, but for some bytes."""
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
-    free = torch.cuda.mem_get_info()[0]
-    return torch.empty(max(free - left, 0), dtype=torch.uint8, device="cuda")
+    """Take the GPU's free memory, but for some bytes; without a GPU nothing."""
+    free = left
+    if DEVICE.type == "cuda":
+        synchronize()
+        torch.cuda.empty_cache()
+        free = torch.cuda.mem_get_info()[0]
+    return torch.empty(max(free - left, 0), dtype=torch.uint8, device=DEVICE)
 
 
-def run(model: Held, texts: list[str]) -> Run:
+def ask(model: Held, texts: list[str]) -> Run:
     """Ask about every text."""
     with covey.connect(model, cache=False, progress=False) as con:
         con.register("reviews", pa.table({"id": range(len(texts)), "body": texts}))
@@ -93,8 +91,8 @@ def run(model: Held, texts: list[str]) -> Run:
     return Run(margins, query.report, limits.budget, limits.slots)
 
 
-def faults(label: str, found: Run, expected: Run, narrow: Run) -> list[str]:
-    """What is wrong with a run; prints what it gave up.
+def check(label: str, found: Run, expected: Run, narrow: Run, results: Results) -> None:
+    """Print what a run gave up, and what is wrong with it.
 
     Args:
         label: of the run.
@@ -112,10 +110,11 @@ def faults(label: str, found: Run, expected: Run, narrow: Run) -> list[str]:
     print(
         f"  margins of a spread of {apart['spread']:.1f} differ by {apart['mean']:.2f} in the mean"
         f" ({usual['mean']:.2f} with these limits from the start),"
-        f" {apart['flips']:.0f} of 10,000 turned ({usual['flips']:.0f});"
+        f" {apart['flips']:.0f} of 10,000 flipped ({usual['flips']:.0f});"
         f" {ours.fresh_tokens:,} tokens computed for {theirs.fresh_tokens:,},"
         f" peak {ours.peak_slots:,}, {ours.evictions:,} evictions"
     )
+    results[label] = apart
     checks = {
         "nothing ran out": bool(found.report.notes),
         "a margin is missing": not np.isnan(found.margins).any(),
@@ -125,40 +124,40 @@ def faults(label: str, found: Run, expected: Run, narrow: Run) -> list[str]:
         "fewer tokens than the minimum": ours.fresh_tokens >= ours.minimum_tokens > 0,
         "the peak is above the KV cache": 0 < ours.peak_slots <= expected.slots,
     }
-    return [f"{label}: {fault}" for fault, good in checks.items() if not good]
+    for fault, good in checks.items():
+        if not good:
+            results.fail(f"{label}: {fault}")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the query three times; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Run a query on a GPU that is full.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's own."""
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("--rows", type=int, default=600)
-    options = parser.parse_args(arguments)
-    print(versions())
-    model = Held(LocalModel(options.checkpoint, device="cuda"))
-    shape = make_shape("filter-reviews", options.checkpoint / "tokenizer.json")
-    texts = list(shape.anchors[: options.rows])
-    expected = run(model, texts)
+
+
+def run(options: argparse.Namespace, results: Results) -> None:
+    """Run the query five times."""
+    model = Held(LocalModel(options.checkpoint, device=DEVICE.type))
+    (shape,) = make_shapes(options.checkpoint, "filter-reviews")
+    texts = shape.anchors[: options.rows]
+    expected = ask(model, texts)
     print(f"undisturbed: batches of {expected.budget:,} tokens, room for {expected.slots:,}")
-    wrong = [f"undisturbed: {note}" for note in expected.report.notes]
+    for note in expected.report.notes:
+        results.fail(f"undisturbed: {note}")
 
     model.reset()
-    ballast = fill(_LEFT_BEFORE_ARENA)
-    small = run(model, texts)
+    ballast = fill(_LEFT_BEFORE_CACHE)
+    small = ask(model, texts)
     del ballast
     model.reset(budget=small.budget, slots=small.slots)
-    wrong += faults("no room for the KV cache", small, expected, run(model, texts))
+    check("no room for the KV cache", small, expected, ask(model, texts), results)
 
     model.reset()
     model.engine._ready()
-    ballast = fill(_LEFT_FOR_CHUNKS)
-    narrow = run(model, texts)
+    ballast = fill(_LEFT_FOR_BATCHES)
+    narrow = ask(model, texts)
     del ballast
     model.reset(budget=narrow.budget)
-    wrong += faults("no room for batches", narrow, expected, run(model, texts))
-    print("\n".join(wrong) or "all as it should be")
-    return int(bool(wrong))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    check("no room for batches", narrow, expected, ask(model, texts), results)
+    if results.good:
+        print("all as it should be")

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+
+from covey.engine.local import LocalModel
 
 _SPACE = "\u0120"  # how byte-level BPE spells the blank before a word
 
@@ -42,8 +44,8 @@ class Shape:
 class Words:
     """Draws texts of an exact number of tokens."""
 
-    def __init__(self, tokenizer: Path, seed: int) -> None:
-        vocabulary = json.loads(tokenizer.read_text())["model"]["vocab"]
+    def __init__(self, tokenizer: str, seed: int) -> None:
+        vocabulary = json.loads(tokenizer)["model"]["vocab"]
         self._words = sorted(
             word.removeprefix(_SPACE)
             for word in vocabulary
@@ -119,6 +121,18 @@ _MAKERS: dict[str, Callable[[Words], Shape]] = {
 NAMES = tuple(_MAKERS)
 
 
-def make_shape(name: str, tokenizer: Path, seed: int = 1) -> Shape:
-    """A shape by its name, one of `NAMES`."""
-    return _MAKERS[name](Words(tokenizer, seed))
+def make_shape(name: str, tokenizer: str, scale: float = 1.0, seed: int = 1) -> Shape:
+    """A shape by its name, one of `NAMES`.
+
+    Args:
+        tokenizer: tokenizer.json, as text.
+        scale: share of the anchors to keep.
+    """
+    shape = _MAKERS[name](Words(tokenizer, seed))
+    return replace(shape, anchors=shape.anchors[: max(round(len(shape.anchors) * scale), 1)])
+
+
+def make_shapes(checkpoint: Path, names: str = ",".join(NAMES), scale: float = 1.0) -> list[Shape]:
+    """Shapes by their names, in words of a checkpoint's tokenizer."""
+    tokenizer = LocalModel(checkpoint).encoder.json
+    return [make_shape(name, tokenizer, scale) for name in names.split(",")]

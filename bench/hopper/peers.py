@@ -1,7 +1,7 @@
-"""The six shapes of `hopper_shapes` on another engine, with the token ids that Covey computes.
+"""The six shapes on another engine, with the token ids that Covey computes.
 
-    python bench/hopper_peers.py CHECKPOINT vllm --path PACKAGES [--shapes a,b] [--json FILE]
-    python bench/hopper_peers.py CHECKPOINT quail --path PACKAGES
+    python bench/hopper peers CHECKPOINT vllm --path PACKAGES [--shapes a,b] [--json FILE]
+    python bench/hopper peers CHECKPOINT quail --path PACKAGES
 
 The peer is started once; `bench/suite/peers` has the scripts, `covey bench peers` their options.
 Seconds exclude start-up. Each shape runs `--runs` times, vLLM's prefix cache emptied before each;
@@ -23,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from covey.engine.local import LocalModel
-from hopper_shapes import NAMES, Shape, make_shape
+from hopper.harness import Results
+from hopper.workloads import NAMES, Shape, make_shapes
 from suite.peering import write_work
 from suite.plan import Filter, Join, Plan, Scan
 from suite.predicates import Predicate
@@ -101,25 +102,26 @@ def line(name: str, result: dict[str, Any]) -> str:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the shapes asked for."""
-    parser = argparse.ArgumentParser(description="Time six shapes of work on another engine.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's own."""
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("peer", choices=peer_names())
-    parser.add_argument("--shapes", default=",".join(NAMES))
+    parser.add_argument("--shapes", default=",".join(NAMES), help="some of them, by commas")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of documents")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--python", default=sys.executable, help="the peer's interpreter")
     parser.add_argument("--path", default="", help="a folder of packages for it")
     parser.add_argument("--settings", type=json.loads, default={}, help="JSON; see its script")
     parser.add_argument("--seconds", type=float, help="end the peer so long after its start")
     parser.add_argument("--query-seconds", type=float, help="the most that one run may take")
-    parser.add_argument("--json", type=Path, help="file for the figures")
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace, results: Results) -> None:
+    """Run the shapes asked for."""
     model = LocalModel(options.checkpoint)
-    names = options.shapes.split(",")
-    shapes = [make_shape(name, options.checkpoint / "tokenizer.json") for name in names]
+    shapes = make_shapes(options.checkpoint, options.shapes, options.scale)
     how = Interpreter(options.python, options.path, options.query_seconds, options.seconds)
-    results: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    results |= {"peer": options.peer, "shapes": {shape.name: [] for shape in shapes}}
     print(
         f"{'shape':<16}{'prompts':>9}{'seconds':>9}{'requested':>13}{'fresh':>11}{'us/token':>10}"
     )
@@ -129,17 +131,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         def take(place: Path) -> None:
             result = json.loads((place / "result.json").read_text(encoding="utf-8"))
             name = places[place]
-            results[name].append(result)
+            results["shapes"][name].append(result)
             print(line(name, result), flush=True)
-            if options.json is not None:
-                values = {"peer": options.peer, "shapes": results}
-                options.json.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+            results.save()
 
         left = run_peer(options.peer, model.files.path, options.settings, how, list(places), take)
     for place in left:
         print(f"{places[place]:<16}not done in {options.seconds:g} s")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

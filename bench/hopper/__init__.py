@@ -1,0 +1,1 @@
+"""Measurements of Covey on a Hopper GPU: `python bench/hopper COMMAND [CHECKPOINT] [OPTIONS]`."""
