@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.prompts.column import TokenColumn
+from covey.prompts.column import Column
 from covey.prompts.documents import DocumentStore
 from covey.prompts.tokens import DocumentTokens
 from engine.symbolic import CharEncoder
@@ -14,7 +14,7 @@ from engine.symbolic import CharEncoder
 
 @given(sizes=st.lists(st.integers(0, 3000), max_size=8), spill=st.sampled_from([0, 8_000, 1 << 30]))
 def test_a_column_holds_what_was_appended_wherever_it_lies(sizes: list[int], spill: int) -> None:
-    column, expected = TokenColumn(spill), np.empty(0, dtype=np.int32)
+    column, expected = Column(np.int32, spill), np.empty(0, dtype=np.int32)
     views = []
     for number, size in enumerate(sizes):
         ids = np.full(size, number, dtype=np.int32)

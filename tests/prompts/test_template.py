@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.prompts.template import escape_braces, parse_template
+from covey.prompts.question import escape_braces, parse_template
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sqlglot import TokenType
 
 from covey.api.sql_text import inline, sql_expression, sql_value
 from covey.errors import InputError, QueryError
-from covey.prompts.template import escape_braces
+from covey.prompts.question import escape_braces
 from covey.sql.braces import without_format
 from covey.sql.dialect import Dialect, function_name
 from covey.sql.functions import BY_SPELLING

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from covey.errors import InputError, first_line
-from covey.prompts.broken import marked_texts
+from covey.prompts.documents import marked_texts
 from covey.sql.bind import read_error, whole_error
 from covey.sql.temporary import TemporaryObjects
 from covey.sql.text import quote_name, quote_text
@@ -34,7 +34,7 @@ def register(
     """Make `data` a table of that name.
 
     A text with half a surrogate pair, which UTF-8 cannot hold, is shown with U+FFFD in its
-    place, and fails the rows that ask about it: see `covey.prompts.broken`.
+    place, and fails the rows that ask about it: see `covey.prompts.documents`.
 
     Args:
         connection: where it is made known.

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from covey.arrays import Int32, Int64, UInt32
-from covey.prompts.column import SPILL_BYTES, TokenColumn
+from covey.prompts.column import SPILL_BYTES, Column
 from covey.prompts.forest import Trie, overlap
 from covey.prompts.tokens import gather
 
@@ -27,11 +27,11 @@ class SeenPrefixes:
     """Every shared prefix of a session so far, sorted as a trie sorts its paths.
 
     Args:
-        spill_bytes: see `TokenColumn`.
+        spill_bytes: see `Column`.
     """
 
     def __init__(self, spill_bytes: int = SPILL_BYTES) -> None:
-        self._column = TokenColumn(spill_bytes)
+        self._column = Column(np.int32, spill_bytes)
         self._starts = np.empty(0, dtype=np.int64)
         self._lengths = np.empty(0, dtype=np.int64)
 

@@ -13,7 +13,7 @@ from covey.errors import InputError
 from covey.estimate.figures import Range
 from covey.estimate.profile import LaterSteps, QuestionLengths
 from covey.prompts.forest import build_trie
-from covey.prompts.layout import Layout, Part, Role
+from covey.prompts.layout import Layout, PromptPart, Role
 from covey.prompts.question import CONTENT_FREE, Method, Question, QuestionKind
 from covey.prompts.tokens import DocumentTokens, Encoder, Tokens, concatenate, encode_sound
 
@@ -146,7 +146,7 @@ class QuestionEncoder:
         )
 
     def _behind(
-        self, question: Question, parts: Sequence[Part], stepwise: bool
+        self, question: Question, parts: Sequence[PromptPart], stepwise: bool
     ) -> tuple[Int32, tuple[Int32 | int, ...]]:
         """Instruction and suffix: what stands behind the anchor."""
         instruction: list[int] = []

@@ -1,7 +1,9 @@
 """Read GGUF files: header, metadata, tensor table, and tensors as float32.
 
-Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The header is read by
-the few lines below; block formats are dequantised by the `gguf` package.
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Block formats are dequantised
+by the `gguf` package. Its reader is not used: it takes 4 s and 190 MB for the header of SmolLM2,
+this one 0.1 s and 48 MB; it maps the file, so that one which shrinks ends the process (SIGBUS); it
+goes on for ever in a list that says to have 2**62 values, and lets tensors overlap.
 """
 
 from __future__ import annotations
@@ -76,10 +78,7 @@ class GgufFile:
         Raises:
             ModelError: tensors overlap, end behind the file, or are of an unknown format.
         """
-        found = {
-            name: (entry.start, entry.start + self._bytes_of(name, entry))
-            for name, entry in self.tensors.items()
-        }
+        found = {n: (e.start, e.start + self._bytes_of(n, e)) for n, e in self.tensors.items()}
         at, before = self._header_end, "the header"
         for name, (start, stop) in sorted(found.items(), key=lambda item: item[1]):
             if start < at:
@@ -98,12 +97,8 @@ class GgufFile:
     @cached_property
     def stored(self) -> dict[str, StoredTensor]:
         """What the file says of each tensor; ModelError as for `places`."""
-        return {
-            name: StoredTensor(
-                self.tensors[name].shape, _format(self.tensors[name].kind)[0], self.path
-            )
-            for name in self.places
-        }
+        entries = ((name, self.tensors[name]) for name in self.places)
+        return {n: StoredTensor(e.shape, _format(e.kind)[0], self.path) for n, e in entries}
 
     def read(self, name: str, shape: tuple[int, ...]) -> Float32:
         """One tensor, dequantised.
@@ -119,14 +114,13 @@ class GgufFile:
             ModelError: names the file and the tensor: missing, of another shape, of a
                 format that cannot be read, or cut off.
         """
-        entry = self.tensors.get(name)
-        if entry is None:
+        if name not in self.tensors:
             raise ModelError(
                 f"{self.path} has no tensor {name}. The file is incomplete or of another model."
             )
-        start, stop = self.places[name]
         check_shape(name, self.stored[name], shape)
-        return self._dequantise(name, entry, self._file.read(start, stop))
+        content = self._file.read(*self.places[name])
+        return self._dequantise(name, self.tensors[name], content)
 
     def digest(self, name: str) -> bytes:
         """See `Checkpoint.digest`."""

@@ -68,10 +68,3 @@ class Column(Generic[Item]):
         if moves:
             mapped[: self._used] = self.flat
         self._items = mapped
-
-
-class TokenColumn(Column[np.int32]):
-    """Token ids."""
-
-    def __init__(self, spill_bytes: int = SPILL_BYTES) -> None:
-        super().__init__(np.int32, spill_bytes)

@@ -30,7 +30,7 @@ def digests(pieces: Iterable[bytes | memoryview]) -> UInt64:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _SortedRun:
     """Digests sorted by their first half, with the position each was added at."""
 
     first: UInt64
@@ -46,7 +46,7 @@ class DigestIndex:
     """
 
     def __init__(self) -> None:
-        self._runs: list[_Run] = []
+        self._runs: list[_SortedRun] = []
         self._count = 0
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class DigestIndex:
         """Add (n, 2) digests, distinct and unknown; return their positions."""
         places = np.arange(self._count, self._count + len(new), dtype=np.int64)
         self._count += len(new)
-        runs = [_Run(new[:, 0], new[:, 1], places.astype(np.int32))]
+        runs = [_SortedRun(new[:, 0], new[:, 1], places.astype(np.int32))]
         # All that become one run are merged at once.
         size = len(new)
         while self._runs and len(self._runs[-1].places) <= 2 * size:
@@ -79,16 +79,16 @@ class DigestIndex:
         return places
 
 
-def _merged(runs: list[_Run]) -> _Run:
+def _merged(runs: list[_SortedRun]) -> _SortedRun:
     first = np.concatenate([run.first for run in runs])
     order = np.argsort(first, kind="stable")
     # One column after the other: of a hundred million digests they are gigabytes.
     first = first[order]
     second = np.concatenate([run.second for run in runs])[order]
-    return _Run(first, second, np.concatenate([run.places for run in runs])[order])
+    return _SortedRun(first, second, np.concatenate([run.places for run in runs])[order])
 
 
-def _find(run: _Run, first: UInt64, second: UInt64) -> Int64:
+def _find(run: _SortedRun, first: UInt64, second: UInt64) -> Int64:
     at = np.searchsorted(run.first, first)
     places = np.full(len(first), UNKNOWN, np.int64)
     open_ = np.arange(len(first))

@@ -1,17 +1,25 @@
-"""Documents by content: every distinct text once, named by a dense id."""
+"""Documents by content: every distinct text once, named by a dense id.
+
+No database holds a text that is none: half a surrogate pair, or bytes that are no UTF-8. Where
+data with one is registered, U+FFFD stands in place of what is broken, as in any other program,
+and behind it two noncharacters, which no text has (`marked_texts`). A document with these, also
+one that SQL has made of such a text, is given to a model with half a surrogate pair there: that
+no tokenizer takes, and its row alone fails.
+"""
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from covey.arrays import Int64, UInt8, UInt64
-from covey.prompts.broken import as_given
 from covey.prompts.column import Column
 from covey.prompts.digests import UNKNOWN, DigestIndex, digests
 
@@ -19,6 +27,22 @@ NULL_ID = -1
 
 # Bytes of text from which they lie in a temporary file; see `Column`.
 SPILL_BYTES = 4 << 20
+
+
+# Noncharacters of Unicode are no part of any text that is exchanged.
+_BROKEN = "\N{REPLACEMENT CHARACTER}\ufdd0\U0010fffe"
+_HALF = "\ud800"
+
+
+def _mark(error: UnicodeError) -> tuple[str | bytes, int]:
+    if isinstance(error, UnicodeEncodeError):
+        return _BROKEN.encode(), error.end
+    if isinstance(error, UnicodeDecodeError):
+        return _BROKEN, error.end
+    raise error
+
+
+codecs.register_error("covey.broken", _mark)
 
 
 class DocumentStore:
@@ -86,7 +110,7 @@ class DocumentStore:
         ends, data = self._ends.flat, self._bytes.flat.data
         starts, stops = ends[ids].tolist(), ends[ids + 1].tolist()
         return [
-            as_given(str(data[a:b], "utf-8", "surrogatepass"))
+            str(data[a:b], "utf-8", "surrogatepass").replace(_BROKEN, _HALF)
             for a, b in zip(starts, stops, strict=True)
         ]
 
@@ -135,3 +159,35 @@ def common_beginning(one: str, other: str) -> int:
         else:
             high = middle - 1
     return low
+
+
+def marked_texts(values: Any) -> pa.Array | None:
+    """Texts with what is broken marked.
+
+    Args:
+        values: a column of pandas or Arrow.
+
+    Returns:
+        large strings; None where they are no texts, or none is broken.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        kind = values.type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            return None
+        values = pa.concat_arrays([c.view(_bytes_of(kind)) for c in values.chunks]).to_pylist()
+    texts: list[str | None] = []
+    for value in values:
+        if isinstance(value, str):
+            texts.append(value.encode("utf-8", "covey.broken").decode())
+        elif isinstance(value, bytes):
+            texts.append(value.decode("utf-8", "covey.broken"))
+        elif value is None or type(value).__name__ in ("float", "NAType"):
+            texts.append(None)  # NaN and NA of pandas
+        else:
+            return None
+    broken = any(text is not None and _BROKEN in text for text in texts)
+    return pa.array(texts, pa.large_string()) if broken else None
+
+
+def _bytes_of(kind: pa.DataType) -> pa.DataType:
+    return pa.large_binary() if pa.types.is_large_string(kind) else pa.binary()

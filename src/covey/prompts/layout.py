@@ -29,8 +29,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from covey.prompts.question import LETTERS, Label, Method, Question, QuestionKind
-from covey.prompts.template import parse_template
+from covey.prompts.question import LETTERS, Label, Method, Question, QuestionKind, parse_template
 
 
 class Role(Enum):
@@ -45,7 +44,7 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PromptPart:
     """One run of text in a prompt.
 
     Attributes:
@@ -101,18 +100,18 @@ class Layout:
     above: str
     cue: str
 
-    def parts(self, question: Question) -> tuple[Part, ...]:
+    def parts(self, question: Question) -> tuple[PromptPart, ...]:
         """The parts of a question's prompts, first to last."""
         if question.kind is QuestionKind.CLASSIFY:
             tail = self._separated(question, self._classification(question))
-            return (*self._documents(question, None), Part(Role.TAIL, tail + self.cue))
+            return (*self._documents(question, None), PromptPart(Role.TAIL, tail + self.cue))
         if question.kind is QuestionKind.EACH:
             tail = self._separated(question, self._each(question))
-            return (*self._documents(question, None), Part(Role.TAIL, tail))
+            return (*self._documents(question, None), PromptPart(Role.TAIL, tail))
         task = self._separated(question, self._judgement(question))
         if question.arity <= 1:
-            return (*self._documents(question, None), Part(Role.TAIL, task + self.cue))
-        return (*self._documents(question, task), Part(Role.TAIL, self.cue))
+            return (*self._documents(question, None), PromptPart(Role.TAIL, task + self.cue))
+        return (*self._documents(question, task), PromptPart(Role.TAIL, self.cue))
 
     def endings(self, question: Question) -> tuple[str, ...]:
         """What stands behind the parts of a question that is asked label by label."""
@@ -128,23 +127,23 @@ class Layout:
         """The task as a block of its own; a prompt without documents begins with it."""
         return self.separator + task if question.arity else task
 
-    def _documents(self, question: Question, task: str | None) -> list[Part]:
+    def _documents(self, question: Question, task: str | None) -> list[PromptPart]:
         """Preamble and documents, anchor first; `task` stands before the partners."""
         if question.arity == 0:
             return []
         anchor = question.anchor
-        parts = [Part(Role.PREAMBLE, self.preamble)]
+        parts = [PromptPart(Role.PREAMBLE, self.preamble)]
         if question.examples:
-            parts.append(Part(Role.EXAMPLES, self._examples(question)))
-        parts.append(Part(Role.DOCUMENT, document=anchor))
+            parts.append(PromptPart(Role.EXAMPLES, self._examples(question)))
+        parts.append(PromptPart(Role.DOCUMENT, document=anchor))
         if question.arity > 1:
             note = self.separator + self.note.replace("{i}", _mark(anchor))
-            parts.append(Part(Role.INSTRUCTION, note + (task or "")))
+            parts.append(PromptPart(Role.INSTRUCTION, note + (task or "")))
         for index in range(question.arity):
             if index != anchor:
                 heading = self.separator + self.heading.replace("{i}", _mark(index))
-                parts.append(Part(Role.HEADING, heading))
-                parts.append(Part(Role.DOCUMENT, document=index))
+                parts.append(PromptPart(Role.HEADING, heading))
+                parts.append(PromptPart(Role.DOCUMENT, document=index))
         return parts
 
     def _examples(self, question: Question) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
@@ -83,6 +84,7 @@ class Calibration:
 CONTENT_FREE = ("N/A", "", "[MASK]")
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_BRACES = re.compile(r"\{\{|\}\}|\{(\d+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +137,35 @@ class Question:
         if self.calibration is None or not self.calibration.prior:
             return None
         return replace(self, calibration=None, full=True)
+
+
+def parse_template(text: str) -> list[str | int]:
+    """Split a question's template into literal texts and placeholder indexes, in order.
+
+    Neighbouring literals are joined and empty ones left out.
+
+    >>> parse_template("Is {0} a {{json}} object?")
+    ['Is ', 0, ' a {json} object?']
+    """
+    pieces: list[str | int] = []
+    literal: list[str] = []
+    end = 0
+    for match in _BRACES.finditer(text):
+        literal.append(text[end : match.start()])
+        end = match.end()
+        if match[1] is None:
+            literal.append(match[0][0])
+        else:
+            pieces += ["".join(literal), int(match[1])]
+            literal = []
+    pieces.append("".join(literal) + text[end:])
+    return [piece for piece in pieces if piece != ""]
+
+
+def escape_braces(literal: str) -> str:
+    """The template text that parses back to this literal, whatever braces it holds.
+
+    >>> parse_template(escape_braces("a {0} b"))
+    ['a {0} b']
+    """
+    return literal.replace("{", "{{").replace("}", "}}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from covey.arrays import Int32, Int64, distinct, offsets_of, ranges
 from covey.errors import CoveyError, RunError
-from covey.prompts.column import SPILL_BYTES, TokenColumn
+from covey.prompts.column import SPILL_BYTES, Column
 from covey.prompts.documents import DocumentStore
 
 _BLOCK = 1 << 21  # tokens copied at a time by `concatenate`: bounds its index arrays
@@ -99,7 +99,7 @@ class DocumentTokens:
     and read under it, so that nobody waits for the encoder, or sees half of what it has done.
 
     Args:
-        spill_bytes: see `TokenColumn`.
+        spill_bytes: see `Column`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class DocumentTokens:
         self._store = store
         self._encoder = encoder
         self._encoding = threading.Lock()
-        self._column = TokenColumn(spill_bytes)
+        self._column = Column(np.int32, spill_bytes)
         self._lock = threading.Lock()
         self._starts = np.empty(0, dtype=np.int64)
         self._lengths = np.empty(0, dtype=np.int64)

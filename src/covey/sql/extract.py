@@ -10,8 +10,7 @@ from sqlglot import TokenType
 
 from covey.logical.calls import AICall, Reading
 from covey.logical.text_span import TextSpan
-from covey.prompts.question import Method, Question, QuestionKind
-from covey.prompts.template import parse_template
+from covey.prompts.question import Method, Question, QuestionKind, parse_template
 from covey.sql.bind import Binder
 from covey.sql.braces import Purpose, Words, refuse_columns_in_braces
 from covey.sql.call_parser import RawCall, check, check_templates, detect, find_calls

@@ -12,7 +12,7 @@ from sqlglot import TokenType
 
 from covey.errors import QueryError
 from covey.logical.text_span import TextSpan
-from covey.prompts.template import escape_braces, parse_template
+from covey.prompts.question import escape_braces, parse_template
 from covey.sql.bind import Binder
 from covey.sql.braces import NAMED_OR_EMPTY, Words
 from covey.sql.call_parser import split_arguments
