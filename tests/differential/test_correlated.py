@@ -44,11 +44,6 @@ CHANGES = (
 )
 
 
-@pytest.fixture(scope="module")
-def statements() -> Statements:
-    return Statements()
-
-
 def some(arounds: tuple[str, ...]) -> list[str]:
     """Each condition in three of the places, each place with three conditions or so."""
     return [

@@ -160,11 +160,6 @@ NAMES = (
 )
 
 
-@pytest.fixture(scope="module")
-def statements() -> Statements:
-    return Statements()
-
-
 @pytest.mark.parametrize("statement", ALIASES)
 def test_an_alias_needs_no_as(statements: Statements, statement: str) -> None:
     window = " WINDOW w AS (ORDER BY n)" if " w r" in statement else ""

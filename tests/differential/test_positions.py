@@ -21,11 +21,6 @@ def statements_of(text: str) -> list[str]:
     ]
 
 
-@pytest.fixture(scope="module")
-def statements() -> Statements:
-    return Statements()
-
-
 @pytest.mark.parametrize("query", statements_of(QUERIES))
 def test_a_query_gives_what_duckdb_gives(statements: Statements, query: str) -> None:
     assert statements.check(query) is None

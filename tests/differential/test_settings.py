@@ -92,11 +92,6 @@ def pair() -> Pair:
     return made
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return Files(tmp_path_factory.mktemp("parquet"))
-
-
 @fuzz(0.06)
 @given(data=st.data(), chosen=settings())
 def test_rows_are_duckdbs_under_any_settings(

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from differential.harness import Pair, fuzz
 from differential.sources import Files
 from differential.stage_a import grouped_selects, plain_selects, selects_with_ctes
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return Pair()
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    folder: Path = tmp_path_factory.mktemp("parquet")
-    return Files(folder)
 
 
 @fuzz(0.09)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 
 from differential import stage_d
 from differential.harness import Case, Pair, fuzz
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return Pair()
 
 
 @fuzz(0.015)
