@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import covey
 from covey.estimate.figures import Range
-from covey.estimate.forecast import UNKNOWN, PassRate
-from covey.optimizer.estimate import scenarios
+from covey.estimate.scenarios import UNKNOWN, Selectivity, scenarios
 from covey.testing import PlantedModel
 from effort import examples
 
@@ -186,7 +185,7 @@ def test_a_row_that_duckdb_cannot_compute_is_a_reason_and_no_failure() -> None:
 
 
 def test_sources_that_take_long_to_count_are_not_counted(monkeypatch) -> None:
-    monkeypatch.setattr("covey.execution.dry_run.SECONDS_TO_SAMPLE", 0.2)
+    monkeypatch.setattr("covey.execution.source_samples.SECONDS_TO_SAMPLE", 0.2)
     with planted(by_number(2, 0)) as con:
         slow = "(SELECT count(a.i * b.i) AS c FROM range(400000) a(i), range(400000) b(i))"
         text = con.explain(f"SELECT 1 FROM (SELECT body FROM t, {slow} WHERE c > 0) AS t WHERE {A}")
@@ -239,7 +238,7 @@ def test_a_plan_is_text_or_json() -> None:
 
 
 RATES = st.builds(
-    lambda a, b, c: PassRate(*sorted((a, b, c)), source="stored"),
+    lambda a, b, c: Selectivity(*sorted((a, b, c)), source="stored"),
     *[st.floats(0, 1)] * 3,
 )
 
@@ -256,11 +255,11 @@ def test_scenarios_begin_with_what_is_expected_and_hold_both_bounds(rates) -> No
 
 @given(st.integers(0, 500), st.integers(0, 500))
 def test_a_rate_from_answers_has_its_uncertainty(true: int, false: int) -> None:
-    rate = PassRate.stored(true, true + false)
+    rate = Selectivity.stored(true, true + false)
     if not true + false:
         assert rate == UNKNOWN
         return
     assert 0 <= rate.low <= rate.expected + 1e-9 and rate.expected <= rate.high + 1e-9 <= 1 + 2e-9
-    wider = PassRate.stored(true, true + false)
-    narrower = PassRate.stored(true * 4, (true + false) * 4)
+    wider = Selectivity.stored(true, true + false)
+    narrower = Selectivity.stored(true * 4, (true + false) * 4)
     assert narrower.high - narrower.low <= wider.high - wider.low + 1e-9

@@ -15,10 +15,10 @@ from covey.engine.local import LocalModel
 from covey.engine.timing import PROMPT, Timing, fit, make_batch
 from covey.estimate.cost import Work
 from covey.estimate.figures import Range, money, seconds, size
-from covey.estimate.lengths import LengthBook
+from covey.estimate.lengths import DocumentLengths
 from covey.estimate.profile import ByteMeasure
 from covey.estimate.rates import Rates, read_rates, write_rates
-from covey.execution.dry_run import SAMPLE_PAIRS, sample_sizes
+from covey.execution.source_samples import SAMPLE_PAIRS, sample_sizes
 from covey.hardware.devices import cpu_facts
 from covey.hardware.paths import cache_folder
 from covey.prompts.documents import DocumentStore
@@ -97,26 +97,26 @@ def test_the_largest_source_is_cut_first() -> None:
     assert np.prod(list(many.values())) <= SAMPLE_PAIRS and min(many.values()) >= 1
 
 
-def book(texts: list[str], shares: bool = True) -> tuple[LengthBook, np.ndarray]:
+def book(texts: list[str], shares: bool = True) -> tuple[DocumentLengths, np.ndarray]:
     documents = DocumentStore()
     ids = documents.add(texts)
-    return LengthBook(documents, ByteMeasure(LAYOUTS[DEFAULT_LAYOUT]), shares), ids
+    return DocumentLengths(documents, ByteMeasure(LAYOUTS[DEFAULT_LAYOUT]), shares), ids
 
 
 def test_texts_beyond_what_is_counted_go_by_their_bytes() -> None:
     texts = [f"{i:09} " * 440 for i in range(300)]
     lengths, ids = book(texts)
-    assert lengths.lengths(ids) == pytest.approx(np.full(300, 1000), rel=0.01)
+    assert lengths.of(ids) == pytest.approx(np.full(300, 1000), rel=0.01)
     long, ids = book(["x" * 3_000_000])
-    assert long.lengths(ids) == pytest.approx([3_000_000 / 4.4], rel=0.01)
-    assert lengths.lengths(np.empty(0, np.int64)).tolist() == []
+    assert long.of(ids) == pytest.approx([3_000_000 / 4.4], rel=0.01)
+    assert lengths.of(np.empty(0, np.int64)).tolist() == []
 
 
 def test_common_beginnings_are_a_share_of_all_tokens() -> None:
     opening, texts = "x" * 880, []
     texts = [opening + f"{i:03}" * 147 for i in range(4)]
     lengths, ids = book(texts)
-    lengths.lengths(ids)
+    lengths.of(ids)
     # Three of four openings of 880 in 4 x 1,321 characters, less a token each.
     assert lengths.shared(ids) == pytest.approx(3 * 880 / (4 * 1321), abs=0.01)
     apart, ids = book(texts, shares=False)

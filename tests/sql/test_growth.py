@@ -6,8 +6,7 @@ import pytest
 
 import covey
 from covey.errors import QueryError
-from covey.estimate.forecast import UNKNOWN
-from covey.optimizer.estimate import scenarios
+from covey.estimate.scenarios import UNKNOWN, scenarios
 from covey.sql.bind import Binder
 from covey.sql.boolean import DEEPEST_PART
 from covey.testing import PlantedModel

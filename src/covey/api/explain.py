@@ -1,227 +1,257 @@
-"""A physical plan as text that needs no prior knowledge to read, and as plain values."""
+"""A plan with what it is expected to take and what it took, as text and as plain values.
+
+The text needs no prior knowledge to read: a paragraph for each step, then the figures.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from covey.estimate.figures import Range, megabytes, money, seconds, share, size
-from covey.estimate.forecast import Actual, CallForecast, Forecast, LoadForecast, PassRate
+from covey.estimate.forecast import NOT_LOADED, CallForecast, Forecast
+from covey.estimate.scenarios import Selectivity
+from covey.execution.report import OperatorReport, Report
 from covey.plan.choice import Decision
-from covey.plan.nodes import Ask, Load, Match, PhysicalPlan, Pipeline, Prune
+from covey.plan.nodes import Ask, Load, Match, PhysicalPlan, Pipeline, Prune, Step
 from covey.sql.text import one_line
 
-_SOURCES = {
-    "given": "as the query says",
-    "stored": "by earlier answers",
-}
-_NOT_LOADED = LoadForecast(None)
+_SOURCES = {"given": "as the query says", "stored": "by earlier answers"}
+# What of a call's report stands beside its forecast, and what of a forecast among the steps.
+_HAPPENED = ("prompts", "stored", "true", "failed")
+_AMONG_STEPS = ("asked", "loads", "decisions")
 # Width of the names in the list of figures.
 _WIDTH = 18
 
 
-def explain(plan: PhysicalPlan, forecast: Forecast, actual: Actual | None = None) -> str:
-    """The steps of a plan, one paragraph each, and what they are expected to take.
+@dataclass(frozen=True, slots=True)
+class Actual:
+    """What a run came to, in the figures of a `Forecast`."""
 
-    Args:
-        plan: what will run, or has run.
+    calls: int
+    requested: int
+    fresh: int
+    minimum: int
+    seconds: float
+    money: float | None
+    peak: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A plan and its forecast.
+
+    Attributes:
+        plan: what would run; without AI calls where DuckDB runs all of it.
         forecast: of it.
-        actual: what happened, to be printed beside it.
+        kv_bytes: of one token's keys and values; None where they are not known.
+        note: stands for the plan where there is none.
     """
-    lines: list[str] = []
-    numbers = itertools.count(1)
-    for step in plan.steps:
-        if isinstance(step, Load):
-            lines += _load(next(numbers), step, forecast)
-        elif isinstance(step, Ask):
-            lines += _ask(next(numbers), step, forecast, actual)
-        elif isinstance(step, Pipeline):
-            decision, asks = _in_order(step, forecast)
-            for ask in asks:
-                lines += _ask(next(numbers), ask, forecast, actual)
-            if decision is not None:
-                lines.append(f"    in this order: {decision.reason}")
-            if step.needed is not None:
-                lines.append(f"    in batches, until {_count(step.needed, 'row')} are found")
-        elif isinstance(step, Prune):
-            lines.append(f"{next(numbers)}. keep only the rows that LIMIT lets through")
-        elif isinstance(step, Match):
-            lines.append(
-                f"{next(numbers)}. gather the pairs that passed {one_line(step.condition)}"
-            )
-    for index in _on_demand(plan):
-        lines.append(f"on demand: {one_line(plan.sql[slice(*plan.calls[index].span)])}")
-        lines.append(f"    because {plan.on_demand[index]}")
-        lines += _asked(index, forecast, actual)
-    notes = {f"{call.name}: {call.note}" for call in plan.calls if call.note is not None}
-    lines += sorted(notes)
-    if not plan.calls:
-        return "\n".join([*lines, "DuckDB runs all of it"])
-    lines += ["then DuckDB runs the rest", "", *_figures(forecast, actual)]
-    return "\n".join(lines)
 
+    plan: PhysicalPlan = field(default_factory=lambda: PhysicalPlan("", [], [], ""))
+    forecast: Forecast = field(default_factory=Forecast)
+    kv_bytes: float | None = None
+    note: str | None = None
 
-def _in_order(pipeline: Pipeline, forecast: Forecast) -> tuple[Decision | None, list[Ask]]:
-    """The asks of a pipeline in the order that it is expected to begin with, and why."""
-    places: dict[str, int] = {}
-    found = None
-    written = [" with ".join(one_line(ask.condition) for ask in s.asks) for s in pipeline.operators]
-    for decision in forecast.decisions:
-        mine = decision.kind == "order" and set(decision.order) <= set(written)
-        if mine and len(decision.order) > 1:
-            found = decision
+    def text(self, report: Report | None = None) -> str:
+        """As text; with the report of a run, beside what happened."""
+        if self.note is not None:
+            return self.note if report is None else f"{self.note}\n{report}"
+        numbers = itertools.count(1)
+        lines = [line for step in self.plan.steps for line in self._step(step, numbers, report)]
+        for index in self._on_demand:
+            lines.append(f"on demand: {self._written(index)}")
+            lines.append(f"    because {self.plan.on_demand[index]}")
+            lines += self._asked(index, report)
+        calls = self.plan.calls
+        lines += sorted({f"{call.name}: {call.note}" for call in calls if call.note is not None})
+        if not calls:
+            return "\n".join([*lines, "DuckDB runs all of it"])
+        actual = None if report is None else self._actual(report)
+        figures = _figures(self.forecast, actual)
+        return "\n".join([*lines, "then DuckDB runs the rest", "", *figures, *self.forecast.notes])
+
+    def values(self, report: Report | None = None) -> dict[str, Any]:
+        """What `text` shows, as plain values; None stands for what is not bounded."""
+        if self.note is not None:
+            happened = {} if report is None else {"report": report.to_dict()}
+            return {"note": self.note} | happened
+        on_demand = [
+            {"call": self._written(index), "because": self.plan.on_demand[index]}
+            | self._asked_values(index, report)
+            for index in self._on_demand
+        ]
+        expected = {k: v for k, v in asdict(self.forecast).items() if k not in _AMONG_STEPS}
+        steps = [self._step_values(step, report) for step in self.plan.steps]
+        found: dict[str, Any] = {"steps": steps, "on_demand": on_demand, "expected": expected}
+        if report is not None:
+            found["happened"] = asdict(self._actual(report))
+        values: dict[str, Any] = _finite(found)
+        return values
+
+    @property
+    def _on_demand(self) -> list[int]:
+        return [call.index for call in self.plan.calls if call.index in self.plan.on_demand]
+
+    def _written(self, index: int) -> str:
+        return one_line(self.plan.sql[slice(*self.plan.calls[index].span)])
+
+    def _actual(self, report: Report) -> Actual:
+        counters, price = report.counters, self.forecast.price
+        return Actual(
+            calls=counters.prompts,
+            requested=counters.requested_tokens,
+            fresh=counters.fresh_tokens,
+            minimum=counters.minimum_tokens,
+            seconds=report.seconds,
+            money=None if price is None else report.seconds * price / 3600.0,
+            peak=None if self.kv_bytes is None else counters.peak_slots * self.kv_bytes,
+        )
+
+    def _in_order(self, pipeline: Pipeline) -> tuple[Decision | None, list[Ask]]:
+        """The asks of a pipeline in the order that it is expected to begin with, and why."""
+        operators = pipeline.operators
+        written = [" with ".join(one_line(ask.condition) for ask in o.asks) for o in operators]
+        for decision in self.forecast.decisions:
             places = {text: place for place, text in enumerate(decision.order)}
-            break
-    order = sorted(range(len(written)), key=lambda i: places.get(written[i], len(places)))
-    return found, [ask for i in order for ask in pipeline.operators[i].asks]
+            if decision.kind == "order" and len(places) > 1 and places.keys() <= set(written):
+                order = sorted(
+                    range(len(written)), key=lambda i: places.get(written[i], len(places))
+                )
+                return decision, [ask for i in order for ask in operators[i].asks]
+        return None, list(pipeline.asks)
 
+    def _step(self, step: Step, numbers: Iterator[int], report: Report | None) -> Iterator[str]:
+        """The lines of a step; a pipeline is one step for each ask."""
+        if isinstance(step, Load):
+            yield f"{next(numbers)}. load {step.alias}: {self._rows(step)}"
+            yield from (f"    where {one_line(condition)}" for condition in step.pushed)
+        elif isinstance(step, Ask):
+            yield f"{next(numbers)}. ask {one_line(step.condition)}"
+            yield from self._asked(step.call, report)
+        elif isinstance(step, Pipeline):
+            decision, asks = self._in_order(step)
+            for ask in asks:
+                yield from self._step(ask, numbers, report)
+            if decision is not None:
+                yield f"    in this order: {decision.reason}"
+            if step.needed is not None:
+                yield f"    in batches, until {_count(step.needed, 'row')} are found"
+        elif isinstance(step, Prune):
+            yield f"{next(numbers)}. keep only the rows that LIMIT lets through"
+        elif isinstance(step, Match):
+            yield f"{next(numbers)}. gather the pairs that passed {one_line(step.condition)}"
 
-def _on_demand(plan: PhysicalPlan) -> Iterator[int]:
-    return (call.index for call in plan.calls if call.index in plan.on_demand)
+    def _step_values(self, step: Step, report: Report | None) -> dict[str, Any]:
+        if isinstance(step, Load):
+            where = [one_line(condition) for condition in step.pushed]
+            known = asdict(self.forecast.loads.get(step.table, NOT_LOADED))
+            return {"step": "load", "source": step.alias, "where": where} | known
+        if isinstance(step, Ask):
+            call = {"step": "ask", "call": one_line(step.condition)}
+            return call | self._asked_values(step.call, report)
+        if isinstance(step, Pipeline):
+            decision, order = self._in_order(step)
+            asks = [self._step_values(ask, report) for ask in order]
+            why = None if decision is None else decision.reason
+            return {"step": "batches", "rows_needed": step.needed, "order": why, "asks": asks}
+        if isinstance(step, Prune):
+            return {"step": "limit"}
+        return {"step": "pairs", "call": one_line(step.condition)}
 
+    def _rows(self, load: Load) -> str:
+        known = self.forecast.loads.get(load.table)
+        if known is None:
+            return "rows not counted"
+        rows = "rows depend on earlier answers" if known.rows is None else _count(known.rows, "row")
+        if known.sampled is not None:
+            rows += f", of which the estimate looked at {known.sampled:,}"
+        return rows
 
-def _load(number: int, load: Load, forecast: Forecast) -> list[str]:
-    known = forecast.loads.get(load.table)
-    if known is None:
-        known, rows = _NOT_LOADED, "rows not counted"
-    else:
-        rows = "rows depend on earlier answers" if known.rows is None else ""
-    if known.rows is not None:
-        rows = _count(known.rows, "row")
-    if known.sampled is not None:
-        rows += f", of which the estimate looked at {known.sampled:,}"
-    lines = [f"{number}. load {load.alias}: {rows}"]
-    return lines + [f"    where {one_line(condition)}" for condition in load.pushed]
-
-
-def _ask(number: int, ask: Ask, forecast: Forecast, actual: Actual | None) -> list[str]:
-    return [f"{number}. ask {one_line(ask.condition)}", *_asked(ask.call, forecast, actual)]
-
-
-def _asked(index: int, forecast: Forecast, actual: Actual | None) -> list[str]:
-    known = forecast.asked.get(index)
-    lines = [] if known is None else _expected(known)
-    done = None if actual is None else actual.asked.get(index)
-    if done is not None:
+    def _asked(self, index: int, report: Report | None) -> Iterator[str]:
+        """What a call is expected to ask, and asked."""
+        known, done = self.forecast.asked.get(index), _done(index, report)
+        if known is not None:
+            yield from _expected(known)
+        if done is None:
+            return
         text = f"    was: {_count(done.prompts, 'prompt')}"
         if done.stored:
             text += f", {done.stored:,} answered by earlier runs"
-        answers = done.prompts + done.stored
-        if done.true is not None and answers:
-            text += f", {done.true:,} TRUE ({done.true / answers:.0%})"
-        lines.append(text + (f", {done.failed:,} failed" if done.failed else ""))
-    return lines
+        if done.true is not None and done.answers:
+            text += f", {done.true:,} TRUE ({done.true / done.answers:.0%})"
+        yield text + (f", {done.failed:,} failed" if done.failed else "")
+
+    def _asked_values(self, index: int, report: Report | None) -> dict[str, Any]:
+        known, done = self.forecast.asked.get(index), _done(index, report)
+        values = {} if known is None else {"expected": asdict(known)}
+        if done is not None:
+            values["happened"] = {name: getattr(done, name) for name in _HAPPENED}
+        return values
 
 
-def _expected(known: CallForecast) -> list[str]:
+# Stands for a statement that cannot be planned before those in front of it have run.
+LATER = Explained(note="planned when the statements before it have run")
+# Stands for one that has run and cannot be planned any more.
+DONE = Explained(note="it has run, and cannot run again")
+
+
+def _done(index: int, report: Report | None) -> OperatorReport | None:
+    """What a call did; DESCRIBE has calls in its plan and runs none of them."""
+    operators = [] if report is None else report.operators
+    return operators[index] if index < len(operators) else None
+
+
+def _expected(known: CallForecast) -> Iterator[str]:
     if known.reason is not None:
-        return [f"    prompts not known before it runs: {known.reason}"]
-    rate = known.selectivity
-    prompts = known.prompts.shown(size, known=rate is not None and rate.known)
+        yield f"    prompts not known before it runs: {known.reason}"
+        return
+    selectivity = known.selectivity
+    prompts = known.prompts.shown(size, known=selectivity is not None and selectivity.known)
     text = f"    {prompts} {'prompt' if prompts == '1' else 'prompts'}"
-    if known.length is not None:
-        text += f" of {known.length:,.0f} tokens"
-    return [text, *([] if rate is None else [f"    {_selectivity(rate)}"])]
+    yield text + ("" if known.length is None else f" of {known.length:,.0f} tokens")
+    if selectivity is not None:
+        yield f"    selectivity {_selectivity(selectivity)}"
 
 
-def _selectivity(rate: PassRate) -> str:
-    if not rate.known:
-        return "selectivity not known before it runs: 0% to 100%"
-    found = Range(rate.low, rate.expected, rate.high).shown(share, known=True)
-    return f"selectivity {found}, {_SOURCES.get(rate.source, rate.source)}"
+def _selectivity(found: Selectivity) -> str:
+    if not found.known:
+        return "not known before it runs: 0% to 100%"
+    return f"{found.shown(share, known=True)}, {_SOURCES[found.source]}"
 
 
-def _figures(forecast: Forecast, actual: Actual | None) -> list[str]:
-    """Calls, tokens, time and money, one line each."""
-    head = "expected before anything runs:" if actual is None else "expected, and what it was:"
-    lines = [head]
-    for name, found, was, remark in _rows(forecast, actual):
-        text = f"    {name:<{_WIDTH}}{found}"
-        lines.append(text + ("" if was is None else f"; was {was}") + (remark and f"  ({remark})"))
-    return lines + list(forecast.notes)
+def _figures(forecast: Forecast, actual: Actual | None) -> Iterator[str]:
+    """Calls, tokens, time and money, one line each: expected, what it was, what it means."""
 
-
-def _rows(forecast: Forecast, actual: Actual | None) -> Iterator[tuple[str, str, str | None, str]]:
-    """The name of each figure, what is expected, what it was, and what it means."""
-
-    def row(
+    def line(
         name: str, found: Range, show: Callable[[float], str], was: float | None, remark: str = ""
-    ) -> tuple[str, str, str | None, str]:
-        shown = None if actual is None or was is None else show(was)
-        return name, found.shown(show, known=forecast.known), shown, remark
+    ) -> str:
+        text = f"    {name:<{_WIDTH}}{found.shown(show, known=forecast.known)}"
+        text += "" if actual is None or was is None else f"; was {show(was)}"
+        return text + (remark and f"  ({remark})")
 
+    yield "expected before anything runs:" if actual is None else "expected, and what it was:"
     done = actual or Actual(0, 0, 0, 0, 0.0, None, None)
-    yield row("model calls", forecast.calls, size, done.calls)
-    yield row("prompt tokens", forecast.requested, size, done.requested, "each prompt in full")
-    yield row("computed tokens", forecast.fresh, size, done.fresh, "shared prefixes once")
+    yield line("model calls", forecast.calls, size, done.calls)
+    yield line("prompt tokens", forecast.requested, size, done.requested, "each prompt in full")
+    yield line("computed tokens", forecast.fresh, size, done.fresh, "shared prefixes once")
     if actual is not None or forecast.fresh != forecast.minimum:
-        yield row("minimum tokens", forecast.minimum, size, done.minimum)
+        yield line("minimum tokens", forecast.minimum, size, done.minimum)
     if forecast.seconds is not None:
         source = "rates measured here" if forecast.measured else "its datasheet, not measured yet"
         remark = f"on {forecast.device} by {source}; loading not counted"
-        yield row("time", forecast.seconds, seconds, done.seconds, remark)
+        yield line("time", forecast.seconds, seconds, done.seconds, remark)
     if forecast.roofline is not None:
-        yield row("roofline", forecast.roofline, seconds, None, "the least its datasheet allows")
+        yield line("roofline", forecast.roofline, seconds, None, "the least its datasheet allows")
     if forecast.peak is not None:
         most = Range.exactly(forecast.peak.high)
-        yield row("memory", most, megabytes, done.peak, "at most, for documents read again")
+        yield line("memory", most, megabytes, done.peak, "at most, for documents read again")
     if forecast.money is not None:
         remark = "" if forecast.price is None else f"at ${forecast.price:.2f} an hour"
-        yield row("money", forecast.money, money, done.money, remark)
-
-
-def explain_values(
-    plan: PhysicalPlan, forecast: Forecast, actual: Actual | None = None
-) -> dict[str, Any]:
-    """What `explain` prints, as plain values; NULL stands for what is not bounded."""
-    steps: list[dict[str, Any]] = []
-    for step in plan.steps:
-        if isinstance(step, Load):
-            known = forecast.loads.get(step.table, _NOT_LOADED)
-            where = [one_line(condition) for condition in step.pushed]
-            steps.append({"step": "load", "source": step.alias, "where": where} | asdict(known))
-        elif isinstance(step, Ask):
-            steps.append(_ask_values(step, forecast, actual))
-        elif isinstance(step, Pipeline):
-            decision, order = _in_order(step, forecast)
-            asks = [_ask_values(ask, forecast, actual) for ask in order]
-            why = None if decision is None else decision.reason
-            pipeline = {"step": "batches", "rows_needed": step.needed, "order": why, "asks": asks}
-            steps.append(pipeline)
-        elif isinstance(step, Prune):
-            steps.append({"step": "limit"})
-        elif isinstance(step, Match):
-            steps.append({"step": "pairs", "call": one_line(step.condition)})
-    on_demand = [
-        {
-            "call": one_line(plan.sql[slice(*plan.calls[index].span)]),
-            "because": plan.on_demand[index],
-        }
-        | _call_values(index, forecast, actual)
-        for index in _on_demand(plan)
-    ]
-    left_out = ("asked", "loads", "decisions")
-    expected = {k: v for k, v in asdict(forecast).items() if k not in left_out}
-    found = {"steps": steps, "on_demand": on_demand, "expected": expected}
-    if actual is not None:
-        found["happened"] = {k: v for k, v in asdict(actual).items() if k != "asked"}
-    values: dict[str, Any] = _finite(found)
-    return values
-
-
-def _ask_values(ask: Ask, forecast: Forecast, actual: Actual | None) -> dict[str, Any]:
-    call = {"step": "ask", "call": one_line(ask.condition)}
-    return call | _call_values(ask.call, forecast, actual)
-
-
-def _call_values(index: int, forecast: Forecast, actual: Actual | None) -> dict[str, Any]:
-    known = forecast.asked.get(index)
-    values: dict[str, Any] = {} if known is None else {"expected": asdict(known)}
-    done = None if actual is None else actual.asked.get(index)
-    return values | ({} if done is None else {"happened": asdict(done)})
+        yield line("money", forecast.money, money, done.money, remark)
 
 
 def _finite(value: Any) -> Any:

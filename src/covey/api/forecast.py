@@ -1,4 +1,4 @@
-"""What a statement is expected to take, and what it took, for those who ask."""
+"""What a statement is expected to take, for those who ask."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 
-from covey.api.explain import explain, explain_values
+from covey.api.explain import Explained
 from covey.api.frontend import Frontend, PreparedPlan, run_error
 from covey.errors import InputError, ModelError, RunError
+from covey.estimate.dry_result import DryResult
 from covey.estimate.figures import Range
-from covey.estimate.forecast import Actual, CallActual, DryResult, Forecast
-from covey.estimate.lengths import LengthBook
+from covey.estimate.forecast import Forecast, forecast
+from covey.estimate.lengths import DocumentLengths
 from covey.estimate.profile import ByteMeasure, ModelProfile
+from covey.estimate.scenarios import hinted, scenarios, with_stored
 from covey.execution.answers import QueryAnswers
-from covey.execution.dry import Stored
+from covey.execution.dry_asker import Stored
 from covey.execution.dry_run import DryRun
-from covey.execution.report import Report
 from covey.execution.store.stored_answers import StoredAnswers
 from covey.optimizer.choice import OrderChooser
-from covey.optimizer.estimate import estimate, pass_rates, scenarios, with_stored
-from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS
 from covey.sql.rewritten import RewrittenSql
@@ -61,7 +60,7 @@ def read_price(given: float | None) -> float | None:
 class Estimate:
     """What a query is expected to take; nothing was asked to find it out.
 
-    Each figure has its bounds and an expected value. Where pass rates are not known before
+    Each figure has its bounds and an expected value. Where selectivities are not known before
     the query runs, `known` is False: the bounds hold, and the expected values are but their
     middle.
 
@@ -71,7 +70,7 @@ class Estimate:
         seconds: of the model's work, loading it apart; None where the device is not known
             or the model does no work of its own.
         money: US dollars for that time; None likewise.
-        known: whether every pass rate that matters is known.
+        known: whether every selectivity that matters is known.
     """
 
     calls: Range
@@ -95,67 +94,6 @@ class Estimate:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """A plan and its forecast.
-
-    Attributes:
-        plan: what would run.
-        forecast: of it.
-        kv_bytes: of one token's keys and values; None where they are not known.
-        note: stands for the plan of what DuckDB does not run.
-    """
-
-    plan: PhysicalPlan
-    forecast: Forecast
-    kv_bytes: float | None = None
-    note: str | None = None
-
-    def text(self, report: Report | None = None) -> str:
-        """As text; with a report, beside what happened."""
-        if self.note is not None:
-            return self.note if report is None else f"{self.note}\n{report}"
-        return explain(self.plan, self.forecast, self._actual(report))
-
-    def values(self, report: Report | None = None) -> dict[str, Any]:
-        """As plain values."""
-        if self.note is not None:
-            happened = {} if report is None else {"report": report.to_dict()}
-            return {"note": self.note} | happened
-        return explain_values(self.plan, self.forecast, self._actual(report))
-
-    def _actual(self, report: Report | None) -> Actual | None:
-        if report is None:
-            return None
-        counters, price = report.counters, self.forecast.price
-        peak = None if self.kv_bytes is None else counters.peak_slots * self.kv_bytes
-        return Actual(
-            calls=counters.prompts,
-            requested=counters.requested_tokens,
-            fresh=counters.fresh_tokens,
-            minimum=counters.minimum_tokens,
-            seconds=report.seconds,
-            money=None if price is None else report.seconds * price / 3600.0,
-            peak=peak,
-            asked={
-                index: CallActual(done.prompts, done.stored, done.true, done.failed)
-                for index, done in enumerate(report.operators)
-            },
-        )
-
-
-# Stands for a statement that cannot be planned before those in front of it have run.
-LATER = Explained(
-    PhysicalPlan("", [], [], ""),
-    Forecast(),
-    note="planned when the statements before it have run",
-)
-
-
-# Stands for one that has run and cannot be planned any more.
-DONE = Explained(PhysicalPlan("", [], [], ""), Forecast(), note="it has run, and cannot run again")
-
-
 def explained(frontend: Frontend, expanded: RewrittenSql) -> Explained:
     """Plan a statement and say what it is expected to take; nothing is asked.
 
@@ -166,19 +104,18 @@ def explained(frontend: Frontend, expanded: RewrittenSql) -> Explained:
     with frontend.prepare(expanded, answers, documents) as planned:
         plan = planned.plan
         if not plan.calls:
-            return Explained(plan, Forecast())
-        profile, note = _profile(frontend.connection)
-        found = _forecast(frontend.connection, planned, (answers, documents), profile, note)
-        kv_bytes = None if profile.costs is None else profile.costs.kv_bytes
-        return Explained(plan, found, kv_bytes)
+            return Explained(plan)
+        profile = _profile(frontend.connection)
+        found = _forecast(frontend.connection, planned, answers, documents, profile)
+        return Explained(plan, found, None if profile.costs is None else profile.costs.kv_bytes)
 
 
-def _profile(connection: Connection) -> tuple[ModelProfile, str | None]:
-    """What is known of the model, and why that is little where its files are damaged."""
+def _profile(connection: Connection) -> ModelProfile:
+    """What is known of the model; why that is little where its files are damaged."""
     try:
-        return connection.model_profile(), None
+        return connection.model_profile()
     except ModelError as error:
-        return ModelProfile(ByteMeasure(LAYOUTS[DEFAULT_LAYOUT])), str(error)
+        return ModelProfile(ByteMeasure(LAYOUTS[DEFAULT_LAYOUT]), note=str(error))
 
 
 def _stored(
@@ -196,31 +133,29 @@ def _stored(
 def _forecast(
     connection: Connection,
     planned: PreparedPlan,
-    parts: tuple[QueryAnswers, DocumentStore],
+    answers: QueryAnswers,
+    documents: DocumentStore,
     profile: ModelProfile,
-    note: str | None,
 ) -> Forecast:
-    plan, (answers, documents) = planned.plan, parts
-    rates = pass_rates(plan.calls)
-    alike = {call.index: call.same_as for call in plan.calls}
-    lengths = LengthBook(documents, profile.measure, profile.shares)
+    calls = planned.plan.calls
+    selectivities = hinted(calls)
+    alike = {call.index: call.same_as for call in calls}
     dry = DryRun(
-        plan, connection.duckdb, planned.objects, planned.lookups, answers, documents, lengths,
-        profile.capacity,
-        OrderChooser(plan.calls, lambda: profile), _stored(connection, profile, documents),
+        planned.plan, connection.duckdb, planned.objects, planned.lookups, answers, documents,
+        DocumentLengths(documents, profile.measure, profile.shares), profile.capacity,
+        OrderChooser(calls, lambda: profile), _stored(connection, profile, documents),
     )  # fmt: skip
     try:
         with dry:
-            results = [dry.run(scenario) for scenario in scenarios(rates, alike)]
-            known = with_stored(rates, results[0])
-            if known != rates:
-                rates = known
-                results = [dry.run(scenario) for scenario in scenarios(rates, alike)]
+            results = [dry.run(scenario) for scenario in scenarios(selectivities, alike)]
+            known = with_stored(selectivities, results[0])
+            if known != selectivities:
+                selectivities = known
+                results = [dry.run(scenario) for scenario in scenarios(known, alike)]
     except (duckdb.Error, RunError) as error:
         # The run will meet the same, and say so in its place.
         reason = str(run_error(error) if isinstance(error, duckdb.Error) else error)
         if isinstance(error, duckdb.InterruptException):
             reason = "its sources take DuckDB too long to count"
-        results = [DryResult({}, 0.0, {call.index: reason for call in plan.calls})]
-    notes = () if note is None else (note,)
-    return estimate(plan.calls, results, rates, dry.loads, profile, connection.price, notes)
+        results = [DryResult(unknown={call.index: reason for call in calls})]
+    return forecast(calls, results, selectivities, dry.loads, profile, connection.price)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from covey.api.forecast import DONE, LATER, Explained
+from covey.api.explain import DONE, LATER, Explained
 from covey.api.frontend import Frontend
 from covey.api.parameters import Filled, Parameters
 from covey.api.statement import Accept, RunState, Statement, make_statement

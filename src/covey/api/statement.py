@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from covey.api.forecast import Explained, explained
+from covey.api.explain import Explained
+from covey.api.forecast import explained
 from covey.api.frontend import Columns, Frontend, PreparedPlan, Schema, failures
 from covey.errors import InputError, QueryError, UnsupportedError
-from covey.estimate.forecast import Forecast
 from covey.execution.answers import QueryAnswers
 from covey.execution.ask import Asker
 from covey.execution.bridge import Batches, Relations, batches_of, result
@@ -20,7 +20,6 @@ from covey.execution.report import OperatorReport, Report
 from covey.execution.run import Runner
 from covey.execution.stop import Interrupts
 from covey.optimizer.choice import OrderChooser
-from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
 from covey.sql.rewritten import RewrittenSql
 from covey.sql.statements import ViewDefinition, behind, view_definition
@@ -177,7 +176,7 @@ class TransactionStatement(WholeStatement):
         """There is nothing to bind."""
 
     def explained(self) -> Explained:
-        return Explained(PhysicalPlan(self._expanded.text, [], [], self._expanded.text), Forecast())
+        return Explained()
 
     def schema(self) -> Schema:
         raise InputError("Only a query has a schema before it runs.")
@@ -246,7 +245,7 @@ class ViewStatement(WholeStatement):
     def explained(self) -> Explained:
         self.check()
         note = f"keep the view {self._definition.path[-1]}: its calls are asked when it is read"
-        return Explained(PhysicalPlan(self._text, [], [], self._text), Forecast(), note=note)
+        return Explained(note=note)
 
     def schema(self) -> Schema:
         raise InputError("Only a query has a schema before it runs.")

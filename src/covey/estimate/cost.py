@@ -41,7 +41,7 @@ class Lengths:
     def of(cls, lengths: npt.ArrayLike) -> Lengths:
         """The lengths of known texts, (n,)."""
         values = np.asarray(lengths, np.float64)
-        return cls(len(values), float(values.sum()), float((values * values).sum()))
+        return cls(float(len(values)), float(values.sum()), float((values * values).sum()))
 
     @classmethod
     def fixed(cls, length: float) -> Lengths:

@@ -1,53 +1,27 @@
-"""What a plan is expected to do, as data: pass rates, counts and their intervals."""
+"""What a plan is expected to take: tokens, seconds and money, with their bounds.
+
+A dry run goes the plan's way over a sample, with answers drawn at assumed selectivities
+(`covey.execution.dry_run`). One run at the expected ones gives the expected figures; runs at
+the bounds of what is known of them give the bounds.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from covey.estimate.cost import NO_TEXTS, Lengths
-from covey.estimate.figures import ZERO, Range
+from covey.estimate.cost import Work, speed_of_light
+from covey.estimate.dry_result import DryResult, RunWork, WorkInAllRows, beyond, certain
+from covey.estimate.figures import ZERO, Bound, Range
+from covey.estimate.profile import ModelProfile
+from covey.estimate.scenarios import MAX_COMBINED, Selectivity
+from covey.logical.calls import AICall, Reading
 from covey.plan.choice import Decision
 
-
-@dataclass(frozen=True, slots=True)
-class PassRate:
-    """The share of a condition's rows that are TRUE, and where it is known from.
-
-    Attributes:
-        low, expected, high: in [0, 1].
-        source: "given" (by the query), "stored" (earlier answers), or "unknown".
-    """
-
-    low: float
-    expected: float
-    high: float
-    source: str
-
-    @classmethod
-    def given(cls, share: float) -> PassRate:
-        """The user's word."""
-        return cls(share, share, share, "given")
-
-    @classmethod
-    def stored(cls, true: int, answered: int) -> PassRate:
-        """From earlier answers: the share of TRUE with its 95% interval (Wilson's)."""
-        if not answered:
-            return UNKNOWN
-        share, z = true / answered, 1.96
-        middle = (share + z * z / (2 * answered)) / (1 + z * z / answered)
-        half = math.sqrt(share * (1 - share) / answered + z * z / (4 * answered * answered))
-        half *= z / (1 + z * z / answered)
-        return cls(max(middle - half, 0.0), share, min(middle + half, 1.0), "stored")
-
-    @property
-    def known(self) -> bool:
-        return self.source != "unknown"
-
-
-# Nothing is known; the middle stands for no knowledge, and nothing prints it.
-UNKNOWN = PassRate(0.0, 0.5, 1.0, "unknown")
+# With a KV cache too small for what is kept, fresh tokens were up to so many times the
+# minimum (docs/open-ends.md).
+RECOMPUTED = 1.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +35,9 @@ class LoadForecast:
 
     rows: int | None
     sampled: int | None = None
+
+
+NOT_LOADED = LoadForecast(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +57,7 @@ class CallForecast:
     length: float | None
     requested: Range
     fresh: Range
-    selectivity: PassRate | None
+    selectivity: Selectivity | None
     reason: str | None = None
 
 
@@ -101,7 +78,7 @@ class Forecast:
         device: where it will run.
         measured: whether `seconds` rests on rates measured on this device.
         exact: whether lengths are counted by the model's tokenizer.
-        known: whether every pass rate that it depends on is known.
+        known: whether every selectivity that it depends on is known.
         asked: by index of the call.
         loads: by table of the load step.
         decisions: about the order of conditions, as they are expected.
@@ -127,92 +104,119 @@ class Forecast:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CallActual:
-    """What a call did.
+def forecast(
+    calls: Sequence[AICall],
+    results: Sequence[DryResult],
+    selectivities: Mapping[int, Selectivity],
+    loads: Mapping[str, LoadForecast],
+    profile: ModelProfile,
+    price: float | None = None,
+) -> Forecast:
+    """What a plan is expected to take.
 
-    Attributes:
-        prompts, failed: prompts asked, and those without an answer.
-        stored: answers that earlier runs had.
-        true: answers TRUE, asked or stored; None for a call that is no condition.
+    Args:
+        calls: of the plan.
+        results: of dry runs with `scenarios(selectivities)`, in that order.
+        selectivities: by index of a call.
+        loads: what is known of the load steps.
+        profile: of the model.
+        price: US dollars an hour; None takes the device's.
     """
-
-    prompts: int
-    stored: int
-    true: int | None
-    failed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Actual:
-    """What a run did, beside its `Forecast`.
-
-    Attributes:
-        calls, requested, fresh, minimum: as in `Forecast`.
-        seconds: the run, loading the model apart.
-        money: US dollars; None without a price.
-        peak: bytes of keys and values; None where a token's are not known.
-        asked: by index of the call.
-    """
-
-    calls: int
-    requested: int
-    fresh: int
-    minimum: int
-    seconds: float
-    money: float | None
-    peak: float | None
-    asked: Mapping[int, CallActual] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Tally:
-    """What one call asked in a dry run over a sample.
-
-    Attributes:
-        scale: what its prompts count for in all rows.
-        prefix_scale: the same for its anchors.
-        prompts: distinct prompts.
-        stored, stored_true: answers of earlier runs, and those of them that are TRUE.
-        prefixes: lengths of the anchors that nothing computed before.
-        shared: share of their tokens that begin like another anchor.
-        new_instructions: anchors that are there, but not with this call's instruction behind them.
-        anchors: anchors of all its batches.
-        before: by prompt, length of its anchor.
-        partners: by prompt, length of its other documents.
-        kept: whether its anchors stay for later work.
-        limited: whether LIMIT ends it, and a sample cannot tell how early.
-        copies: calls that may ask the same prompts, depending on answers; this one counts.
-    """
-
-    scale: float = 1.0
-    prefix_scale: float = 1.0
-    prompts: float = 0.0
-    stored: int = 0
-    stored_true: int = 0
-    prefixes: Lengths = NO_TEXTS
-    shared: float = 0.0
-    new_instructions: float = 0.0
-    anchors: float = 0.0
-    before: Lengths = NO_TEXTS
-    partners: Lengths = NO_TEXTS
-    kept: bool = False
-    limited: bool = False
-    copies: int = 1
+    in_all = WorkInAllRows(calls, profile)
+    runs = [in_all.of(result, Bound.EXPECTED) for result in results]
+    varied = sum(each.low < each.high for each in selectivities.values()) > MAX_COMBINED
+    more = beyond(runs) if varied else []
+    runs += [certain(in_all.of(result, Bound.LOW), result) for result in results]
+    runs += [in_all.of(result, Bound.HIGH) for result in results]
+    runs += more
+    works, unknown = [run.total for run in runs], results[0].unknown
+    by_index = [(call.index, call) for call in calls]
+    total = _range(works, lambda work: work.prompts, unknown)
+    minimum = _range(works, lambda work: work.fresh, unknown)
+    room = profile.capacity
+    tight = room is not None and any(work.peak > room for work in works)
+    fresh = replace(minimum, high=minimum.high * RECOMPUTED) if tight else minimum
+    varying = total.low < total.high or fresh.low < fresh.high
+    found = Forecast(
+        calls=total,
+        requested=_range(works, lambda work: work.requested, unknown),
+        fresh=fresh,
+        minimum=minimum,
+        exact=profile.measure.exact,
+        known=not unknown and (not varying or all(selectivities[i].known for i, _ in by_index)),
+        asked={
+            c.index: _call(c, runs, selectivities[c.index], unknown.get(c.index)) for c in calls
+        },
+        loads=loads,
+        decisions=results[0].decisions,
+        notes=_notes(loads, profile),
+    )
+    return _timed(found, works, profile, price, unknown)
 
 
-@dataclass(slots=True)
-class DryResult:
-    """What one dry run of a plan asked.
+def _range(works: Sequence[Work], count: Callable[[Work], float], unknown: object) -> Range:
+    """The range of a count, the first work being expected; without an end where some is unknown."""
+    found = Range.over([count(work) for work in works])
+    return replace(found, high=math.inf) if unknown else found
 
-    Attributes:
-        tallies: by index of a call.
-        peak: most tokens held at once.
-        unknown: calls of which nothing is known, with the reason.
-        decisions: about orders.
-    """
 
-    tallies: dict[int, Tally]
-    peak: float
-    unknown: dict[int, str] = field(default_factory=dict)
-    decisions: tuple[Decision, ...] = ()
+def _call(
+    call: AICall, runs: Sequence[RunWork], selectivity: Selectivity, reason: str | None
+) -> CallForecast:
+    works = [run.calls.get(call.index, Work()) for run in runs]
+    lengths = [work.requested / work.prompts for work in works if work.prompts]
+    return CallForecast(
+        prompts=_range(works, lambda work: work.prompts, reason),
+        length=lengths[0] if lengths else None,
+        requested=_range(works, lambda work: work.requested, reason),
+        fresh=_range(works, lambda work: work.fresh, reason),
+        selectivity=selectivity if call.reading is Reading.TRUTH else None,
+        reason=reason,
+    )
+
+
+def _timed(
+    found: Forecast,
+    works: Sequence[Work],
+    profile: ModelProfile,
+    price: float | None,
+    unknown: object,
+) -> Forecast:
+    """The forecast with the times, as far as the device is known."""
+    costs, device, rates = profile.costs, profile.device, profile.expected_rates
+    if costs is None:
+        return found
+    room = math.inf if profile.capacity is None else profile.capacity
+    peak = _range(works, lambda work: min(work.peak, room) * costs.kv_bytes, None)
+    if device is None or rates is None:
+        return replace(found, peak=peak)
+    light = _range(works, lambda work: speed_of_light(work, costs, device).total, unknown)
+    times = _range(works, rates.seconds, unknown)
+    recomputed = found.fresh.high / found.minimum.high if found.minimum.high else 1.0
+    high = times.high * rates.spread * (1.0 if math.isnan(recomputed) else recomputed)
+    low = min(max(times.low / rates.spread, light.low), times.expected)
+    seconds = Range(low, times.expected, high)
+    hourly = device.price if price is None else price
+    return replace(
+        found,
+        peak=peak,
+        roofline=light,
+        seconds=seconds,
+        money=seconds.times(hourly / 3600.0),
+        price=hourly,
+        device=device.name,
+        measured=profile.rates is not None,
+    )
+
+
+def _notes(loads: Mapping[str, LoadForecast], profile: ModelProfile) -> tuple[str, ...]:
+    notes = []
+    if any(load.sampled is not None for load in loads.values()):
+        notes.append("Lengths and join selectivities come from a sample of the rows.")
+    if not profile.measure.exact:
+        notes.append(
+            "The model's tokenizer is not on this machine yet: tokens are guessed from bytes."
+        )
+    if profile.note is not None:
+        notes.append(profile.note)
+    return tuple(notes)

@@ -18,8 +18,8 @@ MAX_TEXT = 20_000
 MAX_COMPARED = 20_000_000
 
 
-class LengthBook:
-    """Gives the length of each document in tokens.
+class DocumentLengths:
+    """How long the documents of a query are, in tokens, and how much they begin alike.
 
     Args:
         documents: the documents of the query, to which more may be added.
@@ -36,7 +36,7 @@ class LengthBook:
         self._counted_bytes = 0
         self._counted_tokens = 0
 
-    def lengths(self, ids: Int64) -> Float64:
+    def of(self, ids: Int64) -> Float64:
         """(n,) tokens of some documents."""
         more = len(self._documents) - len(self._lengths)
         if more > 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +11,7 @@ import numpy as np
 
 from covey.arrays import Int64
 from covey.estimate.figures import Range
-from covey.estimate.rates import Rates
+from covey.estimate.rates import Rates, assumed_rates
 from covey.hardware.devices import Device
 from covey.models.spec import ModelCosts
 from covey.prompts.layout import Layout, Role
@@ -88,6 +89,7 @@ class ModelProfile:
         capacity: tokens whose keys and values it can hold at once, about.
         shares: whether it computes what documents begin alike with once.
         fingerprint: see `Engine.fingerprint`; None where it is not known before loading.
+        note: what a reader of estimates must know of it.
     """
 
     measure: Measure
@@ -97,6 +99,19 @@ class ModelProfile:
     capacity: int | None = None
     shares: bool = True
     fingerprint: str | None = None
+    note: str | None = None
+
+    @property
+    def budget(self) -> float:
+        """Fresh tokens of a pass; without costs everything is taken to run in one."""
+        return math.inf if self.costs is None else float(self.costs.budget)
+
+    @property
+    def expected_rates(self) -> Rates | None:
+        """The measured rates, else those of the datasheet; None where that is not known."""
+        if self.rates is not None or self.costs is None or self.device is None:
+            return self.rates
+        return assumed_rates(self.costs, self.device)
 
 
 class ByteMeasure:

@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import math
-import re
-import threading
-from collections.abc import Iterator, Mapping, Set
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import duckdb
 
 from covey.errors import RunError
-from covey.estimate.forecast import DryResult, LoadForecast
-from covey.estimate.lengths import LengthBook
+from covey.estimate.dry_result import DryResult
+from covey.estimate.forecast import LoadForecast
+from covey.estimate.lengths import DocumentLengths
 from covey.execution.answers import QueryAnswers
 from covey.execution.bridge import Relations
-from covey.execution.dry import DryAsker, Stored
+from covey.execution.dry_asker import DryAsker, Stored
 from covey.execution.pipeline import PipelineRunner
+from covey.execution.source_samples import SourceSamples, interrupted_after
 from covey.execution.steps import StepRunner
 from covey.execution.udf import AnswerUDFs
 from covey.plan.choice import Chooser, Decision
-from covey.plan.nodes import (
-    UNREAD,
-    Ask,
-    DocumentColumn,
-    Load,
-    PhysicalPlan,
-    Pipeline,
-    Prune,
-    Step,
-)
+from covey.plan.nodes import UNREAD, Ask, Load, PhysicalPlan, Pipeline, Prune, Step
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import in_transaction
 from covey.sql.temporary import TemporaryObjects
-from covey.sql.text import quote_name
 
-# Rows of a source that a dry run takes, and pairs that its sources may make together.
-SAMPLE_ROWS = 2000
-SAMPLE_PAIRS = 200_000
-SAMPLE_PAIRS_OF_LIMIT = 20_000
-# As long as another source can be cut, so many rows of each are taken.
-MIN_SAMPLE = 100
 # Seconds that DuckDB may take to find the rows of calls that run on demand.
 SECONDS_ON_DEMAND = 0.7
-# Seconds after which the sources are not looked at any longer.
-SECONDS_TO_SAMPLE = 20.0
 
 
 class DryRun:
@@ -58,8 +38,8 @@ class DryRun:
         plan: what would run; its tables are filled with samples.
         connection: where the plan was made.
         objects: what was made there for it.
-        lookups: registered there for its calls.
-        answers: those the look-ups read; emptied before each run.
+        udfs: registered there for its calls.
+        answers: those the UDFs read; emptied before each run.
         documents: likewise.
         lengths: of the documents.
         room: see `DryAsker`.
@@ -72,30 +52,30 @@ class DryRun:
         plan: PhysicalPlan,
         connection: duckdb.DuckDBPyConnection,
         objects: TemporaryObjects,
-        lookups: AnswerUDFs,
+        udfs: AnswerUDFs,
         answers: QueryAnswers,
         documents: DocumentStore,
-        lengths: LengthBook,
+        lengths: DocumentLengths,
         room: int | None,
         chooser: Chooser | None = None,
         stored: Stored | None = None,
     ) -> None:
-        self._stored = stored
-        self._chooser = chooser
-        self._decisions: list[Decision] = []
         self._plan = plan
         self._connection = connection
-        self._objects = objects
         self._relations = Relations(connection, objects)
-        self._lookups = lookups
+        self._samples = SourceSamples(plan, connection, objects, self._relations)
+        self._udfs = udfs
         self._answers = answers
         self._documents = documents
         self._lengths = lengths
         self._room = room
-        self._scales: dict[DocumentColumn, float] = {}
-        self._table_scales: dict[str, float] = {}
-        self._samples: dict[str, str] = {}
-        self.loads: dict[str, LoadForecast] = {}
+        self._chooser = chooser
+        self._stored = stored
+
+    @property
+    def loads(self) -> Mapping[str, LoadForecast]:
+        """By table of a load step, what is known of it."""
+        return self._samples.loads
 
     def __enter__(self) -> DryRun:
         """Look at the sources.
@@ -108,164 +88,29 @@ class DryRun:
                 "it calls functions with effects, such as nextval, which are left to the run"
             )
         try:
-            self._take_samples()
+            self._samples.take()
         except duckdb.Error:
-            self.close()
+            self._samples.drop()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._samples.drop()
 
-    def close(self) -> None:
-        """Drop the samples."""
-        for sample in self._samples.values():
-            with suppress(duckdb.Error):
-                self._objects.drop(sample)
-
-    def run(self, rates: Mapping[int, float]) -> DryResult:
-        """Run all steps once, calls being TRUE at given rates."""
+    def run(self, selectivities: Mapping[int, float]) -> DryResult:
+        """Run all steps once, calls being TRUE for given shares of what they are asked."""
         self._answers.clear()
-        self._decisions = []
-        asker = DryAsker(self._answers, self._lengths, rates, self._room, self._stored)
-        steps = StepRunner(self._plan.calls, self._relations, self._lookups, asker, self._documents)
-        whole = set[str]()
+        asker = DryAsker(self._answers, self._lengths, selectivities, self._room, self._stored)
+        steps = StepRunner(self._plan.calls, self._relations, self._udfs, asker, self._documents)
+        once = _Once(self._plan, self._samples, steps, asker, self._chooser)
         for step in self._plan.steps:
-            self._step(step, steps, asker, whole)
-        unknown = self._on_demand(steps, asker, whole)
+            once.step(step)
+        unknown = self._on_demand(steps, once)
         asker.finish()
-        self._mark_copies(asker)
-        return DryResult(asker.tallies, asker.peak, unknown, tuple(self._decisions))
+        once.mark_copies()
+        return DryResult(asker.asked, asker.peak, unknown, tuple(once.decisions))
 
-    def _step(self, step: Step, steps: StepRunner, asker: DryAsker, whole: set[str]) -> None:
-        if isinstance(step, Load):
-            sample = self._samples.get(step.table)
-            query = step.query if sample is None else f"SELECT * FROM {sample}"
-            steps.load(replace(step, query=query))
-        elif isinstance(step, Pipeline):
-            pipeline = PipelineRunner(step, steps, asker, self._chooser)
-            pipeline.run()
-            self._decisions += pipeline.decisions
-            for ask in step.asks:
-                self._scale(ask, asker, whole)
-            self._limit(step, pipeline.found, asker)
-        elif isinstance(step, Ask):
-            for _ in steps.ask(step):
-                pass
-            self._scale(step, asker, whole)
-        elif isinstance(step, Prune):
-            steps.prune(step)
-            # Calls that pick the rows are asked of all of them.
-            self._scale_late(step.query, asker, whole)
-            # What LIMIT lets through is as many rows of a sample as of the whole.
-            whole.add(step.table)
-
-    def _limit(self, step: Pipeline, found: int, asker: DryAsker) -> None:
-        """Of a pipeline that LIMIT ends, having found so many rows in the sample."""
-        tables = [relation.table for relation in step.rows.relations]
-        if step.needed is None or step.found is None:
-            return
-        if all(self._table_scales.get(table, 1.0) <= 1.0 for table in tables):
-            return
-        # Enough in the sample: no more is asked. Else as much more as is lacking.
-        lacking = max(step.needed / found, 1.0) if found else math.inf
-        for ask in step.asks:
-            tally = asker.tallies.get(ask.call)
-            if tally is not None:
-                tally.scale = min(tally.scale, lacking)
-                tally.prefix_scale = min(tally.prefix_scale, lacking)
-                tally.limited = True
-
-    def _scale(self, ask: Ask, asker: DryAsker, whole: set[str]) -> None:
-        tally = asker.tallies.get(ask.call)
-        if tally is None:
-            return
-        tally.scale = 1.0
-        for column in dict.fromkeys(ask.documents):
-            tally.scale *= 1.0 if column.table in whole else self._column_scale(column)
-        anchor = ask.anchor_documents
-        if anchor is not None and anchor.table not in whole:
-            tally.prefix_scale = self._column_scale(anchor)
-
-    def _mark_copies(self, asker: DryAsker) -> None:
-        """Count the calls that may ask each other's prompts, where answers say which do."""
-        plan = self._plan
-        names = [name for call in plan.calls for name in (call.row_lookup, call.text_lookup)]
-        late = set(plan.on_demand)
-        late |= {a.call for a in plan.asks() if any(name in a.demand for name in names)}
-        for index, tally in asker.tallies.items():
-            question = plan.calls[index].question
-            alike = [call for call in plan.calls if call.question == question]
-            if any(call.index in late for call in alike):
-                tally.copies = len({call.same_as for call in alike})
-
-    def _take_samples(self) -> None:
-        with _limited(self._connection, SECONDS_TO_SAMPLE):
-            self._count_and_sample()
-
-    def _count_and_sample(self) -> None:
-        loads = [step for step in self._plan.steps if isinstance(step, Load)]
-        counts: dict[str, int] = {}
-        for load in loads:
-            # Others depend on answers, or on a table that is not filled yet.
-            if not load.calls and not load.sources:
-                counts[load.table] = self._number(f"SELECT count(*) FROM ({load.query})")
-        sizes = sample_sizes(counts, self._pairs())
-        for load in loads:
-            rows = counts.get(load.table)
-            if rows is None:
-                self.loads[load.table] = LoadForecast(None)
-                self._table_scales[load.table] = self._scale_of(load.sources)
-                continue
-            taken = sizes[load.table]
-            self.loads[load.table] = LoadForecast(rows, taken if taken < rows else None)
-            self._table_scales[load.table] = rows / taken if taken else 1.0
-            if taken < rows:
-                self._sample(load, taken)
-
-    def _pairs(self) -> int:
-        """Pairs to look at: under a LIMIT each is looked at many times over."""
-        limited = any(isinstance(s, Pipeline) and s.needed is not None for s in self._plan.steps)
-        return SAMPLE_PAIRS_OF_LIMIT if limited else SAMPLE_PAIRS
-
-    def _sample(self, load: Load, taken: int) -> None:
-        sample = self._samples[load.table] = self._objects.new_name("sample")
-        self._objects.create_table(
-            sample,
-            f"AS SELECT * FROM ({load.query}) USING SAMPLE reservoir({taken} ROWS) REPEATABLE (1)",
-        )
-
-    def _scale_of(self, tables: Set[str]) -> float:
-        """How many times the rows that a query over samples of some tables gives stand for."""
-        scale = 1.0
-        for table in tables:
-            scale *= self._table_scales.get(table, 1.0)
-        return scale
-
-    def _column_scale(self, column: DocumentColumn) -> float:
-        """Distinct documents of a column in all rows, for one in the sample."""
-        known = self._scales.get(column)
-        if known is not None:
-            return known
-        sample = self._samples.get(column.table)
-        scale = self._table_scales.get(column.table, 1.0)
-        if sample is not None:
-            load = next(
-                s for s in self._plan.steps if isinstance(s, Load) and s.table == column.table
-            )
-            alias = quote_name(column.alias)
-            text = self._relations.measured(column)
-            distinct = f"SELECT count(DISTINCT hash({text})) FROM "
-            here = self._number(f"{distinct} {sample} AS {alias}")
-            everywhere = self._number(f"{distinct} ({load.query}) AS {alias}")
-            scale = everywhere / here if here else scale
-        self._scales[column] = scale
-        return scale
-
-    def _number(self, query: str) -> int:
-        return int(self._connection.execute(query).fetchall()[0][0])
-
-    def _on_demand(self, steps: StepRunner, asker: DryAsker, whole: set[str]) -> dict[int, str]:
+    def _on_demand(self, steps: StepRunner, once: _Once) -> dict[int, str]:
         """Let the final statement look for what runs on demand, where that changes nothing."""
         plan = self._plan
         late = [index for index, why in plan.on_demand.items() if why != UNREAD]
@@ -278,52 +123,94 @@ class DryRun:
             # A mistake in a row would end the user's transaction.
             return dict.fromkeys(late, "a transaction is open")
         try:
-            with _limited(self._connection, SECONDS_ON_DEMAND):
+            with interrupted_after(self._connection, SECONDS_ON_DEMAND):
                 steps.complete(partial(self._relations.drain, query))
         except duckdb.InterruptException:
             return dict.fromkeys(late, "DuckDB did not find its rows in the time of an estimate")
-        self._scale_late(query, asker, whole)
+        once.scale_late(plan.sources)
         return {}
 
-    def _scale_late(self, query: str, asker: DryAsker, whole: set[str]) -> None:
-        """Scale what a query over samples asked on demand, once."""
-        read = {table for table in self._table_scales if re.search(rf"\b{table}\b", query)}
-        scale = self._scale_of(read - whole)
+
+class _Once:
+    """One run over the samples: what each call asks, scaled to all rows."""
+
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        samples: SourceSamples,
+        steps: StepRunner,
+        asker: DryAsker,
+        chooser: Chooser | None,
+    ) -> None:
+        self._plan = plan
+        self._samples = samples
+        self._steps = steps
+        self._asker = asker
+        self._chooser = chooser
+        # What LIMIT lets through is as many rows of a sample as of the whole.
+        self._whole = set[str]()
+        self.decisions: list[Decision] = []
+
+    def step(self, step: Step) -> None:
+        if isinstance(step, Load):
+            self._steps.load(self._samples.of(step))
+        elif isinstance(step, Pipeline):
+            pipeline = PipelineRunner(step, self._steps, self._asker, self._chooser)
+            pipeline.run()
+            self.decisions += pipeline.decisions
+            for ask in step.asks:
+                self._scale(ask)
+            self._limit(step, pipeline.found)
+        elif isinstance(step, Ask):
+            for _ in self._steps.ask(step):
+                pass
+            self._scale(step)
+        elif isinstance(step, Prune):
+            self._steps.prune(step)
+            # Calls that pick the rows are asked of all of them.
+            self.scale_late(step.sources)
+            self._whole.add(step.table)
+
+    def scale_late(self, tables: Iterable[str]) -> None:
+        """Scale what a query over samples of some tables asked on demand, once."""
+        scale = self._samples.scale(table for table in tables if table not in self._whole)
         for index in self._plan.on_demand:
-            tally = asker.tallies.get(index)
-            if tally is not None and tally.scale == 1.0:
-                tally.scale = tally.prefix_scale = scale
+            asked = self._asker.asked.get(index)
+            if asked is not None and asked.scale == 1.0:
+                asked.scale = asked.prefix_scale = scale
 
+    def mark_copies(self) -> None:
+        """Count the calls that may ask each other's prompts, where answers say which do."""
+        plan = self._plan
+        names = [name for call in plan.calls for name in (call.row_lookup, call.text_lookup)]
+        late = set(plan.on_demand)
+        late |= {a.call for a in plan.asks() if any(name in a.demand for name in names)}
+        for index, asked in self._asker.asked.items():
+            question = plan.calls[index].question
+            alike = [call for call in plan.calls if call.question == question]
+            if any(call.index in late for call in alike):
+                asked.copies = len({call.same_as for call in alike})
 
-@contextmanager
-def _limited(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-    """Interrupt DuckDB where it works longer than some time."""
-    timer = threading.Timer(seconds, connection.interrupt)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()  # one that rings now must not meet the next query
+    def _scale(self, ask: Ask) -> None:
+        asked = self._asker.asked.get(ask.call)
+        if asked is None:
+            return
+        columns = (c for c in dict.fromkeys(ask.documents) if c.table not in self._whole)
+        asked.scale = math.prod(self._samples.document_scale(column) for column in columns)
+        anchor = ask.anchor_documents
+        if anchor is not None and anchor.table not in self._whole:
+            asked.prefix_scale = self._samples.document_scale(anchor)
 
-
-def sample_sizes(counts: Mapping[str, int], pairs: int = SAMPLE_PAIRS) -> dict[str, int]:
-    """Rows to take of each source, so that all their pairs together are not too many.
-
-    The largest source is cut first: a row of it then finds the partners that it has.
-
-    Args:
-        counts: rows by table.
-        pairs: the most that they may make.
-    """
-    sizes = {table: min(count, SAMPLE_ROWS) for table, count in counts.items()}
-    largest = sorted(counts, key=lambda table: -counts[table])
-    for least in (MIN_SAMPLE, 1):
-        for table in largest:
-            while len(sizes) > 1 and _product(sizes) > pairs and sizes[table] > least:
-                sizes[table] = max(sizes[table] // 2, least)
-    return sizes
-
-
-def _product(sizes: Mapping[str, int]) -> int:
-    return math.prod(max(size, 1) for size in sizes.values())
+    def _limit(self, step: Pipeline, found: int) -> None:
+        """Of a pipeline that LIMIT ends, having found so many rows in the sample."""
+        tables = [relation.table for relation in step.rows.relations]
+        if step.needed is None or step.found is None or self._samples.scale(tables) <= 1.0:
+            return
+        # Enough in the sample: no more is asked. Else as much more as is lacking.
+        lacking = max(step.needed / found, 1.0) if found else math.inf
+        for ask in step.asks:
+            asked = self._asker.asked.get(ask.call)
+            if asked is not None:
+                asked.scale = min(asked.scale, lacking)
+                asked.prefix_scale = min(asked.prefix_scale, lacking)
+                asked.limited = True

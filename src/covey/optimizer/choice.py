@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from covey.estimate.cost import Lengths, Work
+from covey.estimate.cost import Lengths
 from covey.estimate.profile import ModelProfile
-from covey.estimate.rates import Rates, assumed_rates
+from covey.estimate.rates import Rates
 from covey.logical.calls import AICall
 from covey.optimizer.order import AskCost, OperatorCost, Orders
 from covey.optimizer.selectivity import SelectivityEstimates
@@ -51,7 +50,6 @@ MAX_TRIAL = 400
 # Where a model says nothing of its rates: a token counts one, and a pair of attention what
 # it does beside a token of Qwen3-4B, 0.59 to 7,260 MFLOP.
 NOMINAL_RATES = Rates(0.0, 1.0, 0.59 / 7260.0, 1.0)
-_NO_BUDGET = math.inf
 
 
 class OrderChooser:
@@ -93,11 +91,8 @@ class _Choice:
         self._facts = facts
         self._calls = calls
         self._measure = profile.measure
-        costs, rates = profile.costs, profile.rates
-        self._budget = _NO_BUDGET if costs is None else float(costs.budget)
-        if rates is None and costs is not None and profile.device is not None:
-            rates = assumed_rates(costs, profile.device)
-        self._rates = rates or NOMINAL_RATES
+        self._budget = profile.budget
+        self._seconds = (profile.expected_rates or NOMINAL_RATES).seconds
         self._lengths: dict[DocumentColumn, Lengths] = {}
         # Numbers for what is compared often: prompts and anchors.
         self._numbers: dict[object, int] = {}
@@ -263,9 +258,6 @@ class _Choice:
             self._seconds,
             self._budget,
         )
-
-    def _seconds(self, work: Work) -> float:
-        return self._rates.seconds(work)
 
     def _can_sample(self, condition: int) -> bool:
         asks = self._pipeline.operators[self._conditions[condition]].asks

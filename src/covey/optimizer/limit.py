@@ -64,8 +64,9 @@ def plan_prune(rows: BlockRows) -> None:
         picking[block.clauses["OFFSET"]] = ["0"]
     picked = work.edited.render(block.span, picking)
     query = f"SELECT {name} FROM ({work.with_clause(block)}{picked})"
+    read = work.tables_in(work.applied(*block.scope, block.span))
     if work.binder.columns(query) is not None:
-        work.steps.append(Prune(source.load.table, query))
+        work.steps.append(Prune(source.load.table, query, read))
 
 
 def _needed(block: QueryBlock, work: Workspace) -> int | None:

@@ -76,6 +76,7 @@ def make_plan(extracted: ExtractedCalls, objects: TemporaryObjects) -> PhysicalP
         effects=effects,
         rehearsal=_rehearsal(work, effects, bool(on_demand)),
         on_demand=on_demand,
+        sources=work.tables_in(work.applied(work.tokens.whole)) if on_demand else frozenset(),
         draws=changes >= Changes.WITH_ROW,
         traces=work.binder.has_effects,
         piece=None if effects else plan_pieces(work),

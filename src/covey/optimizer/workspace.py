@@ -219,6 +219,14 @@ class Workspace:
     def _name_of(self, table: TextSpan) -> str:
         return self.tokens[self.tokens.index_at(table.start)].text
 
+    def applied(self, *spans: TextSpan) -> set[TextSpan]:
+        """The edits that show in what is rendered of some spans."""
+        return set[TextSpan]().union(*(self.edited.applied(span) for span in spans))
+
+    def tables_in(self, applied: set[TextSpan]) -> frozenset[str]:
+        """The tables that stand in a text by the edits that show in it."""
+        return frozenset(table for span, table in self.kept.items() if span in applied)
+
     def relation(self, source: FromItem) -> str:
         """An entry of FROM with the names that it and its columns go by, without its sample."""
         names = "" if source.names is None else self.edited.render(source.names)
@@ -318,8 +326,8 @@ class Workspace:
         table = self.new_name("source")
         if not self.create_empty(table, columns):
             raise NotPlanned(f"{alias} has a column that no table can have")
-        applied = {edit for span in read for edit in self.edited.applied(span)}
-        sources = frozenset(table for span, table in self.kept.items() if span in applied)
+        applied = self.applied(*read)
+        sources = self.tables_in(applied)
         calls = frozenset(call.index for call in self.calls if call.span in applied)
         load = Load(table, alias, query, pushed, sources, calls)
         self.steps.append(load)

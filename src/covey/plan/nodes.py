@@ -163,10 +163,12 @@ class Prune:
     Attributes:
         table: the source.
         query: the row ids that stay.
+        sources: tables of load steps that `query` reads.
     """
 
     table: str
     query: str
+    sources: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,7 @@ class PhysicalPlan:
         rehearsal: the query inside `final` where `final` has effects (CREATE, INSERT,
             COPY …), without what leaves `traces`: it is run until every answer is there.
         on_demand: calls that run by demand iteration, with the reason.
+        sources: tables of load steps that `final` reads.
         draws: whether `final` may give other rows each time it runs.
         traces: whether to evaluate something in the text leaves a trace: a sequence moves on.
         piece: `final` confined to some rows of the last pipeline's source; the result is such
@@ -235,6 +238,7 @@ class PhysicalPlan:
     effects: bool = False
     rehearsal: str | None = None
     on_demand: dict[int, str] = field(default_factory=dict)
+    sources: frozenset[str] = frozenset()
     draws: bool = False
     traces: bool = False
     piece: RangeQuery | None = None

@@ -1,4 +1,4 @@
-"""An asker that asks nobody: it draws answers at given pass rates and counts the work.
+"""An asker that asks nobody: it draws answers at given selectivities and counts the work.
 
 A plan that runs with it goes the way of a true run: the same batches, stops and look-ups.
 """
@@ -12,8 +12,8 @@ import numpy as np
 
 from covey.arrays import Bool, Float64, Int64
 from covey.estimate.cost import Lengths
-from covey.estimate.forecast import Tally
-from covey.estimate.lengths import LengthBook
+from covey.estimate.dry_result import SampledCall
+from covey.estimate.lengths import DocumentLengths
 from covey.execution.answers import QueryAnswers
 from covey.execution.asking import Ticket, Tickets
 from covey.execution.sql_values import log_odds, true_of
@@ -36,43 +36,42 @@ class DryAsker:
     Args:
         answers: where drawn answers are kept; what is there already is not asked.
         lengths: of the documents.
-        rates: by index of a call, the share that is drawn TRUE.
+        selectivities: by index of a call, the share that is drawn TRUE.
         room: tokens whose keys and values can be held at once; None for no bound.
         stored: finds answers of earlier runs, which are not asked again.
 
     Attributes:
-        tallies: by index of a call, what it asked.
+        asked: by index of a call, what it asked.
         peak: most tokens held at once.
     """
 
     def __init__(
         self,
         answers: QueryAnswers,
-        lengths: LengthBook,
-        rates: Mapping[int, float],
+        lengths: DocumentLengths,
+        selectivities: Mapping[int, float],
         room: int | None,
         stored: Stored | None = None,
     ) -> None:
         self._stored = stored
         self._answers = answers
         self._lengths = lengths
-        self._rates = rates
+        self._selectivities = selectivities
         self._room = room
         self._questions: dict[Question, int] = {}
-        self._stems = _Marks()
+        self._prefixes = _Marks()
         self._instructions: defaultdict[object, _Marks] = defaultdict(_Marks)
         self._held = _Marks()
         self._holding = 0.0
         self._anchors: dict[int, list[Int64]] = {}
-        self.tallies: dict[int, Tally] = {}
+        self.asked: dict[int, SampledCall] = {}
         self.peak = 0.0
 
     def ask(self, call: AICall, documents: Int64) -> None:
-        """See `Asking.ask`."""
         self.submit(call, documents)
 
     def submit(self, call: AICall, documents: Int64, reads: float = 0.0) -> Tickets:
-        """Draw answers at once; see `Asking.submit`."""
+        """Draw answers at once."""
         table = self._answers.of(call.question)
         found, _ = table.find(documents)
         wanted = self._without_stored(call, documents[~found])
@@ -90,14 +89,13 @@ class DryAsker:
         if not found.any():
             return wanted
         self._answers.of(call.question).add(wanted[found], scores[found])
-        tally = self.tallies.setdefault(call.index, Tally())
-        tally.stored += int(found.sum())
+        asked = self.asked.setdefault(call.index, SampledCall())
+        asked.stored += int(found.sum())
         if call.reading is Reading.TRUTH:
-            tally.stored_true += int(true_of(call, scores[found]).sum())
+            asked.stored_true += int(true_of(call, scores[found]).sum())
         return wanted[~found]
 
     def done(self, tickets: Tickets) -> bool:
-        """See `Asking.done`."""
         return True
 
     def wait(self) -> tuple[Ticket, Int64] | None:
@@ -105,24 +103,22 @@ class DryAsker:
         return None
 
     def reached(self, share: float) -> None:
-        """See `Asking.reached`; nothing is shown."""
+        """Nothing is shown."""
 
     def release(self, documents: Int64) -> None:
-        """See `Asking.release`."""
         held = self._held.drop(documents)
-        self._holding -= float(self._lengths.lengths(held).sum())
+        self._holding -= float(self._lengths.of(held).sum())
 
     def capacity(self) -> int | None:
-        """See `Asking.capacity`."""
         return self._room
 
     def check_budget(self) -> None:
-        """See `Asking.check_budget`; an estimate has none."""
+        """An estimate has none."""
 
     def finish(self) -> None:
         """Work out what needs all anchors of a call together."""
         for index, parts in self._anchors.items():
-            self.tallies[index].shared = self._lengths.shared(np.concatenate(parts))
+            self.asked[index].shared = self._lengths.shared(np.concatenate(parts))
 
     def _draw(self, call: AICall, documents: Int64) -> Float64:
         number = self._questions.setdefault(call.question, len(self._questions))
@@ -131,7 +127,7 @@ class DryAsker:
             root = _ROOTS[(2 * number + column) % len(_ROOTS)]
             even += documents[:, column] * root
         even %= 1.0
-        rate = self._rates.get(call.index, 0.5)
+        rate = self._selectivities.get(call.index, 0.5)
         if call.question.kind is not QuestionKind.JUDGE:
             return _drawn_labels(call.question, even, rate)
         if call.reading is Reading.TRUTH:
@@ -145,30 +141,30 @@ class DryAsker:
         return drawn[:, None]
 
     def _count(self, call: AICall, wanted: Int64, reads: float) -> None:
-        tally = self.tallies.setdefault(call.index, Tally())
+        asked = self.asked.setdefault(call.index, SampledCall())
         question = call.question
-        tally.prompts += len(wanted)
+        asked.prompts += len(wanted)
         if not question.arity:
             return
         column = wanted[:, question.anchor]
-        tally.before |= Lengths.of(self._lengths.lengths(column))
+        asked.before |= Lengths.of(self._lengths.of(column))
         partners = np.zeros(len(wanted))
         for other in range(question.arity):
             if other != question.anchor:
-                partners += self._lengths.lengths(wanted[:, other])
-        tally.partners |= Lengths.of(partners)
+                partners += self._lengths.of(wanted[:, other])
+        asked.partners |= Lengths.of(partners)
         anchors = np.unique(column)
-        new = self._stems.mark(anchors)
+        new = self._prefixes.mark(anchors)
         self._anchors.setdefault(call.index, []).append(new)
-        tally.prefixes |= Lengths.of(self._lengths.lengths(new))
+        asked.prefixes |= Lengths.of(self._lengths.of(new))
         # Judgements of one document share their instruction, a join has its own.
         instruction = question.kind if question.arity == 1 else question
         instructed = self._instructions[instruction].mark(anchors)
-        tally.new_instructions += len(instructed) - len(np.intersect1d(instructed, new))
-        tally.anchors += len(anchors)
+        asked.new_instructions += len(instructed) - len(np.intersect1d(instructed, new))
+        asked.anchors += len(anchors)
         if reads > 0 or question.arity > 1:
-            tally.kept = True
-            self._holding += float(self._lengths.lengths(self._held.mark(anchors)).sum())
+            asked.kept = True
+            self._holding += float(self._lengths.of(self._held.mark(anchors)).sum())
             self.peak = max(self.peak, self._holding)
 
 
