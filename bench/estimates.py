@@ -114,7 +114,7 @@ def keep_rates(model: LocalModel) -> None:
     engine = load_engine(model.name, model.files, model.device, model.layout)
     device = present_device(gpu=False)
     if device is not None:
-        costs = planned_costs(model.spec, False, engine.limits.budget)
+        costs = planned_costs(model.spec, False, engine.limits.max_batched_tokens)
         write_rates(device.name, rates_key(model.spec, costs), engine.kernels, engine.rates())
 
 

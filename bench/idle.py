@@ -98,7 +98,7 @@ class WaitingModel:
         device, spec = gpu_facts(_DEVICE), self._local.spec
         memory = 0.0 if device is None else device.memory
         self._limits = gpu_limits(spec, memory - spec.parameters * spec.weight_dtype.bytes)
-        costs = planned_costs(spec, True, self._limits.budget)
+        costs = planned_costs(spec, True, self._limits.max_batched_tokens)
         known = self._local.profile()
         self._profile = replace(
             known, costs=costs, device=device, rates=None, capacity=self._limits.slots

@@ -30,7 +30,7 @@ SPEC = ModelSpec(
     vocab=151_936, context=40_960, rope_theta=1e6, rope_scaling=None, norm_eps=1e-6,
     qk_norm=True, tied_head=True, bos=None, weight_dtype=WeightDtype.FLOAT8,
 )  # fmt: skip
-LIMITS = Limits(context=SPEC.context, budget=32_768, slots=500_000, in_flight=2)
+LIMITS = Limits(context=SPEC.context, max_batched_tokens=32_768, slots=500_000, in_flight=2)
 FILTER = Question(QuestionKind.JUDGE, "Is the customer asking for a refund? {0}", 1)
 JOIN = Question(QuestionKind.JUDGE, "Does {0} mention {1}?", 2)
 

@@ -66,12 +66,12 @@ def run_limited(
 
 def schedules(engine: LoadedEngine, shape: Shape) -> dict[str, np.ndarray]:
     """Margins of the same prompts by what shared a batch, a prefix or the KV cache."""
-    budget = engine.limits.budget
+    budget = engine.limits.max_batched_tokens
     return {
         "wide batches": run_shape(engine, shape).margins,
-        "narrow batches": run_limited(engine, shape, budget=min(3072, budget)),
+        "narrow batches": run_limited(engine, shape, max_batched_tokens=min(3072, budget)),
         "small cache, backwards": run_limited(
-            engine, shape, True, budget=min(2048, budget), slots=40_000
+            engine, shape, True, max_batched_tokens=min(2048, budget), slots=40_000
         ),
     }
 

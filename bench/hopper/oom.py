@@ -88,7 +88,7 @@ def ask(model: Held, texts: list[str]) -> Run:
         table = query.arrow()
     margins = np.stack([table["happy"].to_numpy(), table["food"].to_numpy()], axis=1)
     limits = model.engine.limits
-    return Run(margins, query.report, limits.budget, limits.slots)
+    return Run(margins, query.report, limits.max_batched_tokens, limits.slots)
 
 
 def check(label: str, found: Run, expected: Run, narrow: Run, results: Results) -> None:
@@ -149,7 +149,7 @@ def run(options: argparse.Namespace, results: Results) -> None:
     ballast = fill(_LEFT_BEFORE_CACHE)
     small = ask(model, texts)
     del ballast
-    model.reset(budget=small.budget, slots=small.slots)
+    model.reset(max_batched_tokens=small.budget, slots=small.slots)
     check("no room for the KV cache", small, expected, ask(model, texts), results)
 
     model.reset()
@@ -157,7 +157,7 @@ def run(options: argparse.Namespace, results: Results) -> None:
     ballast = fill(_LEFT_FOR_BATCHES)
     narrow = ask(model, texts)
     del ballast
-    model.reset(budget=narrow.budget)
+    model.reset(max_batched_tokens=narrow.budget)
     check("no room for batches", narrow, expected, ask(model, texts), results)
     if results.good:
         print("all as it should be")

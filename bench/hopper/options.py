@@ -66,8 +66,8 @@ def run_default(
     for shape in shapes:
         run, took = timed(engine, shape)
         margins[shape.name] = run.margins
-        budget = max(engine.limits.budget // 8, 1)
-        noise = compare(run.margins, run_limited(engine, shape, True, budget=budget))
+        budget = max(engine.limits.max_batched_tokens // 8, 1)
+        noise = compare(run.margins, run_limited(engine, shape, True, max_batched_tokens=budget))
         print(f"{shape.name}: {shape.prompts:,} prompts, {took['fresh']:,} fresh tokens")
         print_margins("default", took)
         print_margins("other schedule", noise)

@@ -72,7 +72,7 @@ def counted_run(engine: LoadedEngine, shape: Shape) -> tuple[Run, Work]:
     make = engine._make_runner
 
     def counted(slots: int) -> ModelRunner:
-        found.append(Counted(make(slots), engine.limits.budget))
+        found.append(Counted(make(slots), engine.limits.max_batched_tokens))
         return found[-1]
 
     engine._make_runner, engine._runner = counted, None
@@ -169,12 +169,12 @@ def run(options: argparse.Namespace, results: Results) -> None:
     """Run the shapes asked for."""
     engine = open_engine(options.checkpoint)
     if options.budget:
-        engine.limits = replace(engine.limits, budget=options.budget)
+        engine.limits = replace(engine.limits, max_batched_tokens=options.budget)
     limits, on_gpu = engine.limits, DEVICE.type == "cuda"
     device = gpu_facts(torch.cuda.get_device_name()) if on_gpu else None
-    costs = planned_costs(ModelFiles(options.checkpoint).spec, on_gpu, limits.budget)
+    costs = planned_costs(ModelFiles(options.checkpoint).spec, on_gpu, limits.max_batched_tokens)
     rates = engine.rates()
-    print(f"batches of {limits.budget:,} tokens, KV cache of {limits.slots:,}")
+    print(f"batches of {limits.max_batched_tokens:,} tokens, KV cache of {limits.slots:,}")
     print(
         f"{'shape':<16}{'prompts':>9}{'seconds':>9}{'requested':>13}{'fresh':>11}{'minimum':>11}"
         f"{'us/token':>10}{'batches':>8}{'fill':>7}{'host':>7}{'device':>8}{'expected':>10}"

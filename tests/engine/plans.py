@@ -213,7 +213,7 @@ def plans(
     slots = 100_000 if large_arena else draw(st.integers(3, 120))
     limits = Limits(
         context=draw(st.sampled_from([20, 30, 10_000])) if context else 10_000,
-        budget=draw(st.sampled_from([1, 2, 3, 5, 8, 16, 40, 100_000])),
+        max_batched_tokens=draw(st.sampled_from([1, 2, 3, 5, 8, 16, 40, 100_000])),
         slots=slots,
         node_tokens=0 if exact else draw(st.sampled_from([0, 0, 1, 4])),
         job_tokens=1_000_000 if exact else draw(st.sampled_from([7, 1_000_000])),

@@ -133,7 +133,11 @@ def test_random_forests_warm_cold_and_evicted_agree_with_transformers(
     oracle, engine = model
     texts, work = corpus(seed), batches(seed, 8)
     engine.limits = replace(
-        engine.limits, budget=budget, slots=slots, node_tokens=node_tokens, in_flight=1 + seed % 2
+        engine.limits,
+        max_batched_tokens=budget,
+        slots=slots,
+        node_tokens=node_tokens,
+        in_flight=1 + seed % 2,
     )
     for together in (True, False):
         scores, counters = ask(engine, texts, work, together=together)
@@ -148,7 +152,7 @@ def test_random_forests_warm_cold_and_evicted_agree_with_transformers(
 def test_order_of_tickets_changes_cost_only(model: Any) -> None:
     _, engine = model
     texts, work = corpus(5), batches(5, 6)
-    engine.limits = replace(engine.limits, budget=50, slots=500, node_tokens=0)
+    engine.limits = replace(engine.limits, max_batched_tokens=50, slots=500, node_tokens=0)
     forward, _ = ask(engine, texts, work, together=True)
     backward, _ = ask(engine, texts, work[::-1], together=False)
     for one, other in zip(forward, backward[::-1], strict=True):
@@ -173,7 +177,7 @@ def test_smollm2_filter_filter_join_equals_one_prompt_at_a_time() -> None:
         (OTHER, three[:2], 1.0),
         (JOIN, [(i, j) for i in (0, 1) for j in (3, 4, 5)], 0.0),
     ]
-    engine.limits = replace(engine.limits, budget=64, node_tokens=0)
+    engine.limits = replace(engine.limits, max_batched_tokens=64, node_tokens=0)
     scores, counters = ask(engine, texts, work, together=False)
     for (question, rows, _), found in zip(work, scores, strict=True):
         expected = [oracle.margin(question, [texts[i] for i in row]) for row in rows]

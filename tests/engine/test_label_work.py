@@ -77,7 +77,7 @@ def run(encoder: TextEncoder, question: Question, texts: list[str]) -> tuple[Cou
     """The account of a session, and how many states were read."""
     store = DocumentStore()
     ids = store.add(texts)
-    limits = Limits(context=10_000, budget=1024, slots=400_000)
+    limits = Limits(context=10_000, max_batched_tokens=1024, slots=400_000)
     runner = Drawing()
     with LocalSession(store, runner, SPEC, encoder, RAW_V1, limits, lambda: None) as session:
         session.submit(PromptBatch(question, ids[:, None]))

@@ -139,7 +139,9 @@ def test_labels_and_probabilities_are_those_of_brute_force(
 ) -> None:
     brute, engine = tiny
     budget, slots, node_tokens = LIMITS[seed]
-    engine.limits = replace(engine.limits, budget=budget, slots=slots, node_tokens=node_tokens)
+    engine.limits = replace(
+        engine.limits, max_batched_tokens=budget, slots=slots, node_tokens=node_tokens
+    )
     labels = random_labels(seed, count)
     one = Question(QuestionKind.CLASSIFY, "What does {0} say?", 1, labels)
     check_question(brute, engine, one, [(text,) for text in TEXTS[: 4 - seed]])
@@ -180,7 +182,7 @@ def test_smollm2_labels_are_those_of_brute_force(smollm2: Any) -> None:
 
 def test_a_thousand_labels_sum_to_one_and_steps_find_the_best(tiny: Any) -> None:
     _, engine = tiny
-    engine.limits = replace(engine.limits, budget=512, slots=9_000, node_tokens=0)
+    engine.limits = replace(engine.limits, max_batched_tokens=512, slots=9_000, node_tokens=0)
     syllables = ["the ", "order", "re", "fund", "cust", "omer ", "for ", "a", "wait", "er "]
     names = ["".join(syllables[int(d)] for d in f"{i:03d}").strip() for i in range(1000)]
     labels = tuple(Label(f"{name} {i}"[:12]) for i, name in enumerate(dict.fromkeys(names)))
@@ -212,7 +214,7 @@ TREE = ("refund", "refund for the order", "refund for a customer", "waits", "ans
 
 def test_the_trie_reads_a_prompt_once_and_a_step_one_token_of_it(tiny: Any) -> None:
     brute, engine = tiny
-    engine.limits = replace(engine.limits, budget=64, slots=9_000, node_tokens=0)
+    engine.limits = replace(engine.limits, max_batched_tokens=64, slots=9_000, node_tokens=0)
     labels = tuple(map(Label, TREE))
     question = Question(QuestionKind.CLASSIFY, "Which?", 1, labels, method=Method.TRIE)
     rows = [(f"the customer {i} waits {i * i}",) for i in range(12)]
@@ -238,7 +240,7 @@ def engine_tree(engine: LoadedEngine, question: Question) -> Any:
 
 def test_examples_and_label_by_label_are_whole_prompts(tiny: Any) -> None:
     brute, engine = tiny
-    engine.limits = replace(engine.limits, budget=64, slots=600, node_tokens=0)
+    engine.limits = replace(engine.limits, max_batched_tokens=64, slots=600, node_tokens=0)
     labels = (Label("refund"), Label("refund for", "money"), Label("waits"))
     examples = (Example(("the order",), "waits"), Example(("a customer",), "refund"))
     rows = [(text,) for text in TEXTS]
@@ -264,7 +266,7 @@ def test_examples_and_label_by_label_are_whole_prompts(tiny: Any) -> None:
 
 def test_examples_are_computed_once_for_all_rows(tiny: Any) -> None:
     brute, engine = tiny
-    engine.limits = replace(engine.limits, budget=64, slots=9_000, node_tokens=0)
+    engine.limits = replace(engine.limits, max_batched_tokens=64, slots=9_000, node_tokens=0)
     examples = tuple(Example((f"the customer waits for order {i}",), "TRUE") for i in range(9))
     question = Question(QuestionKind.JUDGE, "Does the customer wait? {0}", 1, examples=examples)
     rows = [(f"order {i} is a refund",) for i in range(20)]
@@ -275,7 +277,7 @@ def test_examples_are_computed_once_for_all_rows(tiny: Any) -> None:
 @pytest.mark.parametrize("kind", list(QuestionKind))
 def test_a_prior_is_the_mean_over_content_free_documents(tiny: Any, kind: QuestionKind) -> None:
     _, engine = tiny
-    engine.limits = replace(engine.limits, budget=40, slots=500, in_flight=2)
+    engine.limits = replace(engine.limits, max_batched_tokens=40, slots=500, in_flight=2)
     labels = () if kind is QuestionKind.JUDGE else random_labels(1, 6)
     plain = Question(kind, "What does {0} say?", 1, labels, full=True)
     rows = [(text,) for text in TEXTS]

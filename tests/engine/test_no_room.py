@@ -13,7 +13,7 @@ import covey
 from covey.engine.base import Engine, EngineSession, OutOfMemory
 from covey.engine.kv_cache.pool import KvCachePool
 from covey.engine.limits import Limits
-from covey.engine.loaded import LEAST_BUDGET, LEAST_SLOTS, LoadedEngine
+from covey.engine.loaded import LEAST_BATCHED_TOKENS, LEAST_SLOTS, LoadedEngine
 from covey.engine.model_runner import Launched, ModelRunner
 from covey.engine.questions import TokenMeasure
 from covey.engine.session import LocalSession
@@ -62,7 +62,7 @@ class Short:
                 return session
 
         def runner(slots: int) -> ModelRunner:
-            if self.no_room(slots, engine.limits.budget, -1):
+            if self.no_room(slots, engine.limits.max_batched_tokens, -1):
                 raise OutOfMemory("No room for the arena.")
             return ShortRunner(slots, engine, self.no_room)
 
@@ -78,7 +78,7 @@ class ShortRunner(SymbolicRunner):
         self._given, self._engine, self._no_room = slots, engine, no_room
 
     def launch(self, chunk: ForwardBatch, *rest: object) -> Launched:
-        if self._no_room(self._given, self._engine.limits.budget, len(self.chunks)):
+        if self._no_room(self._given, self._engine.limits.max_batched_tokens, len(self.chunks)):
             raise RuntimeError(NO_ROOM)
         return super().launch(chunk, *rest)  # type: ignore[arg-type]
 
@@ -91,12 +91,12 @@ def run(model: Short) -> tuple[list[tuple[object, ...]], covey.Report]:
         return query.fetchall(), query.report
 
 
-LIMITS = Limits(context=300, budget=4 * LEAST_BUDGET, slots=4 * LEAST_SLOTS)
+LIMITS = Limits(context=300, max_batched_tokens=4 * LEAST_BATCHED_TOKENS, slots=4 * LEAST_SLOTS)
 
 
 @pytest.fixture(autouse=True)
 def little_is_enough(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(covey.engine.loaded, "LEAST_BUDGET", 16)
+    monkeypatch.setattr(covey.engine.loaded, "LEAST_BATCHED_TOKENS", 16)
     monkeypatch.setattr(covey.engine.loaded, "LEAST_SLOTS", 100)
     yield
 
@@ -112,7 +112,7 @@ def little_is_enough(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_the_query_ends_with_less_and_the_counters_add_up(
     no_room: Callable[[int, int, int], bool], notes: list[str]
 ) -> None:
-    limits = Limits(context=300, budget=128, slots=320, in_flight=2)
+    limits = Limits(context=300, max_batched_tokens=128, slots=320, in_flight=2)
     expected, undisturbed = run(Short(limits, lambda *_: False))
     assert len(expected) == 20
     model = Short(limits, no_room)
@@ -130,7 +130,7 @@ def test_the_query_ends_with_less_and_the_counters_add_up(
 
 
 def test_evictions_of_sessions_that_ended_are_not_forgotten() -> None:
-    limits = Limits(context=300, budget=64, slots=60)
+    limits = Limits(context=300, max_batched_tokens=64, slots=60)
     model = Short(limits, lambda slots, budget, chunks: chunks == 12 and budget > 20)
     _, report = run(model)
     evictions = [session._tree.evictions for session in model.sessions]
@@ -139,7 +139,7 @@ def test_evictions_of_sessions_that_ended_are_not_forgotten() -> None:
 
 
 def test_an_arena_that_is_never_small_enough_ends_the_query() -> None:
-    limits = Limits(context=300, budget=128, slots=320)
+    limits = Limits(context=300, max_batched_tokens=128, slots=320)
     with pytest.raises(covey.RunError, match=r"No room for the arena\. It cannot use less"):
         run(Short(limits, lambda slots, budget, chunks: chunks < 0))
 
@@ -148,7 +148,7 @@ def test_rates_are_measured_with_less_where_there_is_too_little(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def engine(no_room: Callable[[int, int, int], bool]) -> LoadedEngine:
-        made = Short(Limits(context=300, budget=128, slots=320), no_room).open()
+        made = Short(Limits(context=300, max_batched_tokens=128, slots=320), no_room).open()
         assert isinstance(made, LoadedEngine)
         return made
 
@@ -160,7 +160,7 @@ def test_rates_are_measured_with_less_where_there_is_too_little(
     monkeypatch.setattr(covey.engine.loaded, "measure_rates", measured)
     short = engine(lambda slots, budget, chunks: slots > 200)
     assert short.rates().token_seconds == 1.0
-    assert (short.limits.budget, short.limits.slots) == (64, 160)
+    assert (short.limits.max_batched_tokens, short.limits.slots) == (64, 160)
     with pytest.raises(covey.ModelError, match="is loaded, but cannot run"):
         engine(lambda *_: True).rates()
 

@@ -13,7 +13,7 @@ import torch
 
 from covey.engine import load
 from covey.engine.base import Answers, Engine, OutOfMemory, PromptBatch
-from covey.engine.loaded import LEAST_BUDGET, LEAST_SLOTS, LoadedEngine
+from covey.engine.loaded import LEAST_BATCHED_TOKENS, LEAST_SLOTS, LoadedEngine
 from covey.engine.readout import answer_tokens, margins
 from covey.errors import InputError, RunError
 from covey.models.files import ModelFiles
@@ -143,7 +143,7 @@ def test_runs_repeat_bit_for_bit_and_chunk_size_only_rounds(model: Any, engine: 
 
     def scores(budget: int) -> np.ndarray:
         assert isinstance(engine, LoadedEngine)
-        engine.limits = replace(engine.limits, budget=budget)
+        engine.limits = replace(engine.limits, max_batched_tokens=budget)
         with engine.session(documents) as session:
             ticket = session.submit(batch)
             return scores_by_row(list(session.run()), ticket, len(ids))
@@ -169,7 +169,7 @@ def test_more_may_be_submitted_between_answers(engine: Engine) -> None:
 
 def test_an_abandoned_iterator_leaves_the_rest_to_the_next(engine: Engine) -> None:
     assert isinstance(engine, LoadedEngine)
-    engine.limits = replace(engine.limits, budget=64)
+    engine.limits = replace(engine.limits, max_batched_tokens=64)
     documents = DocumentStore()
     ids = documents.add([f"{text} {i}" for i, text in enumerate(TEXTS)])
     with engine.session(documents) as session:
@@ -341,7 +341,10 @@ def test_an_engine_shrinks_its_chunks_then_its_arena_and_then_no_more(engine: An
             steps.append(done)
         kinds = [step.split(" of ")[0] for step in steps]
         assert kinds == sorted(kinds), "chunks first, then room"
-        assert engine.limits.budget <= LEAST_BUDGET or before.budget <= LEAST_BUDGET
+        assert (
+            engine.limits.max_batched_tokens <= LEAST_BATCHED_TOKENS
+            or before.max_batched_tokens <= LEAST_BATCHED_TOKENS
+        )
         assert engine.limits.slots <= LEAST_SLOTS
     finally:
         engine.limits = before

@@ -66,7 +66,7 @@ def test_a_sliced_batch_runs_while_its_end_is_not_tokenised_yet(
             return super().encode(texts)
 
     documents, runner = DocumentStore(), SymbolicRunner(4000)
-    limits = Limits(context=600, budget=300, slots=4000)
+    limits = Limits(context=600, max_batched_tokens=300, slots=4000)
     with LocalSession(documents, runner, SPEC, Waiting(), LAYOUT, limits, lambda: None) as session:
         ids = documents.add(texts)
         question = Question(QuestionKind.JUDGE, "Is it? {0}", 1)

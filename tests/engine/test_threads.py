@@ -26,7 +26,7 @@ from effort import scaled
 from engine.plans import SPEC, judge
 from engine.symbolic import LAYOUT, CharEncoder, SymbolicRunner
 
-LIMITS = Limits(context=200, budget=200, slots=400)
+LIMITS = Limits(context=200, max_batched_tokens=200, slots=400)
 # Of eight threads each, which makes a hundred runs of sessions and connections.
 ROUNDS = scaled(8)
 

@@ -38,7 +38,7 @@ class OnAnH200(PlantedModel):
         limits = gpu_limits(known.spec, device.memory - known.spec.parameters)
         return ModelProfile(
             Counted(LAYOUTS[DEFAULT_LAYOUT]),
-            planned_costs(known.spec, True, limits.budget),
+            planned_costs(known.spec, True, limits.max_batched_tokens),
             device,
             Rates(0.002, 8.0e-6, 1.0e-9, 1.3),
             limits.slots,

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from covey.models.spec import ModelSpec
 from covey.prompts.column import SPILL_BYTES
 
-CPU_BUDGET = 1024  # new tokens a batch: its activations stay in the caches
+CPU_BATCHED_TOKENS = 1024  # new tokens a batch: its activations stay in the caches
 # Of the keys and values on a CPU, whose system commits a page when it is first written:
 # unused slots cost nothing.
-CPU_ARENA_BYTES = 1 << 30
+CPU_KV_CACHE_BYTES = 1 << 30
 # A GPU without so much beside the weights cannot run a model to any purpose.
 GPU_LEAST_BYTES = 3 << 30
 
 # Wider batches multiply at a better rate, but hardly from here on: on an H200 Qwen3 4B takes
 # 8.17 us a token in batches of 32,768 and 8.07 in batches of 65,536.
-_GPU_BUDGET = 65_536
+_GPU_BATCHED_TOKENS = 65_536
 _GPU_STEP = 1024
 _ACTIVATION_SHARE = 0.1  # of what a GPU has free beside the weights
 _GPU_RESERVE = 2 << 30  # for what the libraries take, and for fragments
@@ -28,7 +28,7 @@ class Limits:
 
     Attributes:
         context: longest prompt, in tokens.
-        budget: new tokens of a batch.
+        max_batched_tokens: new tokens of a batch.
         slots: tokens whose keys and values the KV cache holds.
         node_tokens: what a node of the prompt forest costs, in tokens of model work: a
             share that saves no more is given up (see `covey.prompts.forest.flatten`). 0 gives
@@ -41,7 +41,7 @@ class Limits:
     """
 
     context: int
-    budget: int
+    max_batched_tokens: int
     slots: int
     node_tokens: int = 0
     job_tokens: int = 64_000_000
@@ -61,12 +61,14 @@ def gpu_limits(spec: ModelSpec, free: float) -> Limits:
     # their product.
     widths = 2 * spec.hidden + 5 * spec.q_width + 2 * spec.kv_width + 3 * spec.ffn
     most = int(free * _ACTIVATION_SHARE / (2 * widths)) // _GPU_STEP * _GPU_STEP
-    budget = min(max(most, _GPU_STEP), _GPU_BUDGET)
-    room = free - 2 * widths * budget - _GPU_RESERVE
+    tokens = min(max(most, _GPU_STEP), _GPU_BATCHED_TOKENS)
+    room = free - 2 * widths * tokens - _GPU_RESERVE
     slots = max(int(room // spec.kv_bytes_per_token()), 1)
-    return Limits(spec.context, budget, slots, in_flight=2)
+    return Limits(spec.context, tokens, slots, in_flight=2)
 
 
 def cpu_limits(spec: ModelSpec) -> Limits:
     """The limits of a model on a CPU, where keys and values are float32."""
-    return Limits(spec.context, CPU_BUDGET, CPU_ARENA_BYTES // spec.kv_bytes_per_token(4))
+    return Limits(
+        spec.context, CPU_BATCHED_TOKENS, CPU_KV_CACHE_BYTES // spec.kv_bytes_per_token(4)
+    )

@@ -40,7 +40,7 @@ from covey.prompts.tokens import Encoder
 
 _LOG = logging.getLogger(__name__)
 # Below these, less would save no memory worth its time.
-LEAST_BUDGET = 512
+LEAST_BATCHED_TOKENS = 512
 LEAST_SLOTS = 8192
 
 
@@ -111,7 +111,9 @@ class LoadedEngine:
             try:
                 with device_errors():
                     limits = self.limits
-                    return measure_rates(self._ready(), limits.budget, limits.slots, threads)
+                    return measure_rates(
+                        self._ready(), limits.max_batched_tokens, limits.slots, threads
+                    )
             except OutOfMemory as error:
                 reason = str(error)
             if self.shrink() is None:
@@ -136,9 +138,9 @@ class LoadedEngine:
         Where the KV cache itself found no room, smaller batches would not help.
         """
         limits = self.limits
-        if limits.budget > LEAST_BUDGET and not self._cache_lacks:
-            self.limits = replace(limits, budget=limits.budget // 2)
-            done = f"batches of {self.limits.budget:,} tokens"
+        if limits.max_batched_tokens > LEAST_BATCHED_TOKENS and not self._cache_lacks:
+            self.limits = replace(limits, max_batched_tokens=limits.max_batched_tokens // 2)
+            done = f"batches of {self.limits.max_batched_tokens:,} tokens"
         elif limits.slots > LEAST_SLOTS:
             self.limits = replace(limits, slots=limits.slots // 2)
             done = f"room for the keys and values of {self.limits.slots:,} tokens"

@@ -110,7 +110,7 @@ class LocalModel:
         """Measure how fast a loaded model is here, once for a device and kernels, and name it."""
         on_gpu = has_cuda() if self.device is None else self.device == "cuda"
         device = present_device(on_gpu)
-        costs = planned_costs(self.spec, on_gpu, engine.limits.budget, self.fast)
+        costs = planned_costs(self.spec, on_gpu, engine.limits.max_batched_tokens, self.fast)
         if device is None:
             return
         if engine.fingerprint is not None:
@@ -125,7 +125,7 @@ class LocalModel:
         on_gpu = has_cuda() if self.device is None else self.device == "cuda"
         spec, device = self.spec, present_device(on_gpu)
         limits = _planned_limits(spec, device, on_gpu, self.fast)
-        costs = planned_costs(spec, on_gpu, limits.budget, self.fast)
+        costs = planned_costs(spec, on_gpu, limits.max_batched_tokens, self.fast)
         key = rates_key(spec, costs, self.fast)
         rates = None if device is None else read_rates(device.name, key)
         capacity = None if device is None else limits.slots

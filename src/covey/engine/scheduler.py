@@ -14,7 +14,7 @@ batch, another `PromptBatch` in the queue, or one to come (`PromptBatch.reads`).
 leaves nothing behind.
 
 **No deadlock.** Between forward batches only the path of cut work is locked, and cut work goes
-on first. No job has a path that cannot fit the KV cache (see `covey.engine.planning`), so that
+on first. No job has a path that cannot fit the KV cache (see `covey.engine.job_planner`), so that
 what goes into a batch first always finds room.
 """
 

@@ -16,19 +16,19 @@ from covey.arrays import Float64, Int64
 from covey.engine.base import Answers, Counters, PromptBatch
 from covey.engine.batch import AnswerPart, PackedBatch
 from covey.engine.device_errors import device_errors
+from covey.engine.job_planner import JobPlanner
 from covey.engine.jobs import Job
 from covey.engine.kv_cache.eviction import RecomputeCost
 from covey.engine.kv_cache.radix_tree import RadixTree
 from covey.engine.limits import Limits
 from covey.engine.model_runner import Launched, ModelRunner
 from covey.engine.pairs import Pairs, pairs_of
-from covey.engine.planning import JobPlanner
 from covey.engine.questions import QuestionEncoder
-from covey.engine.reading import BatchReading, Values, scores_of
+from covey.engine.queued_batch import Priors, QueuedBatch, QueuedPart
 from covey.engine.reads import Reads
 from covey.engine.scheduler import Scheduler
+from covey.engine.scores import BatchReading, Values, scores_of
 from covey.engine.slices import is_large, slices
-from covey.engine.work import Part, Priors, Work
 from covey.errors import InputError, RunError
 from covey.models.spec import ModelSpec
 from covey.prompts.documents import DocumentStore
@@ -81,10 +81,12 @@ class LocalSession:
         self._planner = JobPlanner(self._tokens, limits, self._reads)
         cost = RecomputeCost(spec.flops_per_token / _FLOPS, spec.flops_per_pair / _FLOPS)
         self._tree = RadixTree(limits.slots, cost, self._questions.preamble, limits.node_tokens + 1)
-        self._scheduler = Scheduler(self._tree, limits.budget, self._reads, self._count_minimum)
+        self._scheduler = Scheduler(
+            self._tree, limits.max_batched_tokens, self._reads, self._count_minimum
+        )
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="covey-tokens")
-        self._queue: deque[Work] = deque()
-        self._works: dict[int, Work] = {}
+        self._queue: deque[QueuedBatch] = deque()
+        self._running: dict[int, QueuedBatch] = {}
         self._numbers = itertools.count()
         self._priors = Priors()
         self._flying: deque[tuple[PackedBatch, BatchReading, Launched, int]] = deque()
@@ -121,9 +123,9 @@ class LocalSession:
         started = time.perf_counter()
         plain = self._priors.unknown(question)
         if plain is not None:
-            self._enqueue(self._work(None, PromptBatch(plain, self._content_free(plain))))
+            self._enqueue(self._queued(None, PromptBatch(plain, self._content_free(plain))))
         ticket = self._tickets
-        self._enqueue(self._work(ticket, batch))
+        self._enqueue(self._queued(ticket, batch))
         self._tickets += 1
         self.counters.host_seconds += time.perf_counter() - started
         return ticket
@@ -132,23 +134,25 @@ class LocalSession:
         texts = self._documents.add(CONTENT_FREE)
         return np.repeat(texts[:, None], question.arity, axis=1)
 
-    def _work(self, ticket: int | None, batch: PromptBatch) -> Work:
+    def _queued(self, ticket: int | None, batch: PromptBatch) -> QueuedBatch:
         asked = self._questions.encode(batch.question)
         rows = np.arange(len(batch.documents), dtype=np.int64)
-        return Work(ticket, batch, asked, pairs_of(batch.documents, rows, asked))
+        return QueuedBatch(ticket, batch, asked, pairs_of(batch.documents, rows, asked))
 
-    def _enqueue(self, work: Work) -> None:
+    def _enqueue(self, queued: QueuedBatch) -> None:
         """Queue a batch or a step of one, and have its documents tokenised."""
-        pairs = work.pairs
-        self._reads.queue(pairs.anchors, work.reads)
+        pairs = queued.pairs
+        self._reads.queue(pairs.anchors, queued.reads)
         self._value(pairs.anchors)
-        if work.known is None:
+        if queued.known is None:
             for part in self._sliced(pairs):
                 needed = np.concatenate([part.anchors, part.partners.ravel()])
-                work.parts.append(Part(part, self._tokeniser.submit(self._tokens.ensure, needed)))
+                queued.parts.append(
+                    QueuedPart(part, self._tokeniser.submit(self._tokens.ensure, needed))
+                )
         else:
-            work.parts.append(Part(pairs, None))
-        self._queue.append(work)
+            queued.parts.append(QueuedPart(pairs, None))
+        self._queue.append(queued)
 
     def _sliced(self, pairs: Pairs) -> Iterator[Pairs]:
         """Cut a large batch: its first documents run while the others are tokenised."""
@@ -219,7 +223,7 @@ class LocalSession:
         self._tokeniser.shutdown(wait=True, cancel_futures=True)
         self._queue.clear()
         self._flying.clear()
-        self._works.clear()
+        self._running.clear()
         self._answers.clear()
         self._count_slots()
         self._close()
@@ -231,15 +235,15 @@ class LocalSession:
     def _step(self) -> bool:
         """Take in what was submitted, keep the device busy, wait for one forward batch."""
         started = time.perf_counter()
-        for work in self._priors.ready(self._queue):
-            self._take_in(work)
+        for queued in self._priors.ready(self._queue):
+            self._take_in(queued)
         counters, waited = self.counters, 0.0
         while len(self._flying) < self._limits.in_flight:
             packed = self._scheduler.next_batch()
             self._count_slots()
             if packed is None:
                 break
-            trees = [self._works[part.job.ticket].asked.tree for part in packed.parts]
+            trees = [self._running[part.job.ticket].asked.tree for part in packed.parts]
             reading = BatchReading(packed.parts, trees)
             launching = time.perf_counter()
             launched = self._runner.launch(packed.batch, reading.wanted)
@@ -248,7 +252,7 @@ class LocalSession:
             waited += time.perf_counter() - launching
             counters.batches += 1
             counters.fresh_tokens += len(packed.batch)
-            counters.batch_capacity += max(self._limits.budget, len(packed.batch))
+            counters.batch_capacity += max(self._limits.max_batched_tokens, len(packed.batch))
         if not self._flying:
             return bool(self._queue)
         waiting = time.perf_counter()
@@ -262,86 +266,92 @@ class LocalSession:
         counters.host_seconds += time.perf_counter() - started - waited
         return True
 
-    def _take_in(self, work: Work) -> None:
+    def _take_in(self, queued: QueuedBatch) -> None:
         """Queue the jobs of a batch, or of a step of one."""
         number = next(self._numbers)
-        work.left = len(work.pairs.rows) * work.answers
-        if work.left:
-            self._works[number] = work
-            self._scheduler.add(number, self._jobs(number, work))
+        queued.left = len(queued.pairs.rows) * queued.answers
+        if queued.left:
+            self._running[number] = queued
+            self._scheduler.add(number, self._jobs(number, queued))
 
-    def _jobs(self, number: int, work: Work) -> Iterator[Job]:
+    def _jobs(self, number: int, queued: QueuedBatch) -> Iterator[Job]:
         """Part by part, tell which rows fail, and make the others' jobs.
 
         The scheduler asks for the next part when it has packed the one before, so that
         what shares a forward batch does not depend on how fast documents are tokenised.
         """
-        for part in work.parts:
+        for part in queued.parts:
             pairs, errors = part.pairs, dict[int, str]()
             if part.tokenised is not None:
                 part.tokenised.result()
-                errors = self._planner.failures(work.batch, work.asked, pairs)
-            if self._priors.failed(work.question):
+                errors = self._planner.failures(queued.batch, queued.asked, pairs)
+            if self._priors.failed(queued.question):
                 reason = "the question is too long for the model, even without a document"
                 errors = {row: errors.get(row, reason) for row in pairs.rows.tolist()}
             failed = np.array(sorted(errors), dtype=np.int64)
             if errors:
-                scores = np.full((len(failed), work.question.width), np.nan)
-                self._answer(work, failed, scores, errors)
-                self._count_down(number, work, len(failed) * work.answers)
-            nodes = None if work.nodes is None else work.nodes[_places(work.pairs, pairs)]
-            yield from self._planner.jobs(number, work.reads, work.asked, pairs, failed, nodes)
+                scores = np.full((len(failed), queued.question.width), np.nan)
+                self._answer(queued, failed, scores, errors)
+                self._count_down(number, queued, len(failed) * queued.answers)
+            nodes = None if queued.nodes is None else queued.nodes[_places(queued.pairs, pairs)]
+            yield from self._planner.jobs(number, queued.reads, queued.asked, pairs, failed, nodes)
 
-    def _count_down(self, number: int, work: Work, answers: int) -> None:
-        work.left -= answers
-        if not work.left:
-            del self._works[number]
+    def _count_down(self, number: int, queued: QueuedBatch, answers: int) -> None:
+        queued.left -= answers
+        if not queued.left:
+            del self._running[number]
 
     def _deliver(self, part: AnswerPart, values: Values) -> None:
         """Hand on what some answers of a forward batch hold."""
-        work = self._works[part.job.ticket]
+        queued = self._running[part.job.ticket]
         keys, prompt = part.job.rows.of(part.prompts)
         requested = part.job.requested(part.prompts)[prompt]
-        if work.asked.tree is not None:  # what is read behind the cue is no prompt more
-            requested = requested[keys % work.asked.tree.nodes == 0]
+        if queued.asked.tree is not None:  # what is read behind the cue is no prompt more
+            requested = requested[keys % queued.asked.tree.nodes == 0]
         self.counters.requested_tokens += int(requested.sum())
-        self._count_down(part.job.ticket, work, len(keys))
-        prior = self._priors.of(work.question)
-        if work.asked.probes is None:
+        self._count_down(part.job.ticket, queued, len(keys))
+        prior = self._priors.of(queued.question)
+        if queued.asked.probes is None:
             margins = values.flat[part.first : part.stop][prompt][:, None]
-            self._answer(work, keys, scores_of(work.question, work.asked, margins, prior), {})
-        elif work.asked.stepwise:
-            self._go_on(work, keys, values.take(prompt), prior)
+            self._answer(queued, keys, scores_of(queued.question, queued.asked, margins, prior), {})
+        elif queued.asked.stepwise:
+            self._go_on(queued, keys, values.take(prompt), prior)
         else:
-            rows, found = work.values.add(keys, values.take(prompt))
+            rows, found = queued.values.add(keys, values.take(prompt))
             if len(rows):
-                self._answer(work, rows, scores_of(work.question, work.asked, found, prior), {})
+                self._answer(
+                    queued, rows, scores_of(queued.question, queued.asked, found, prior), {}
+                )
 
-    def _go_on(self, work: Work, keys: Int64, values: Values, prior: Float64 | None) -> None:
+    def _go_on(
+        self, queued: QueuedBatch, keys: Int64, values: Values, prior: Float64 | None
+    ) -> None:
         """Answer the rows whose label is found, and ask the others' next nodes."""
-        known, following = work.step(keys, values, prior)
+        known, following = queued.step(keys, values, prior)
         finished = following < 0
         done, going = np.flatnonzero(finished), np.flatnonzero(~finished)
         if len(going):
             left = known.some(going)
-            ids = work.batch.documents[left.rows]
-            pairs = pairs_of(ids, left.rows, work.asked)
-            self._enqueue(work.following(pairs, following[going], left))
+            ids = queued.batch.documents[left.rows]
+            pairs = pairs_of(ids, left.rows, queued.asked)
+            self._enqueue(queued.following(pairs, following[going], left))
         if len(done):
             found = known.some(done)
-            self._answer(work, found.rows, found.scores(), {})
-            if work.asked.anchor is not None:
-                ended = np.unique(work.batch.documents[found.rows, work.asked.anchor])
-                self._reads.expect(ended, work.batch.reads)
+            self._answer(queued, found.rows, found.scores(), {})
+            if queued.asked.anchor is not None:
+                ended = np.unique(queued.batch.documents[found.rows, queued.asked.anchor])
+                self._reads.expect(ended, queued.batch.reads)
                 self._value(ended)
 
-    def _answer(self, work: Work, rows: Int64, scores: Float64, errors: dict[int, str]) -> None:
-        if work.ticket is None:
-            self._priors.add(work.question, scores, len(work.batch.documents))
+    def _answer(
+        self, queued: QueuedBatch, rows: Int64, scores: Float64, errors: dict[int, str]
+    ) -> None:
+        if queued.ticket is None:
+            self._priors.add(queued.question, scores, len(queued.batch.documents))
             return
         self.counters.prompts += len(rows)
         self.counters.failed += len(errors)
-        self._answers.append(Answers(work.ticket, rows, scores, errors))
+        self._answers.append(Answers(queued.ticket, rows, scores, errors))
 
     def _count_minimum(self, tokens: int) -> None:
         """Of packed prompts: they count with the forward batch that answers the last of them."""

@@ -43,23 +43,25 @@ class Timing:
     seconds: float
 
 
-def measure_rates(runner: ModelRunner, budget: int, slots: int, threads: int | None) -> Rates:
+def measure_rates(
+    runner: ModelRunner, max_batched_tokens: int, slots: int, threads: int | None
+) -> Rates:
     """Time a few batches; on two quiet cores and SmolLM2 this takes two seconds.
 
     Args:
         runner: runs them; what its KV cache holds is lost.
-        budget: tokens of a full batch.
+        max_batched_tokens: tokens of a full batch.
         slots: slots of its KV cache.
         threads: of the processor that computes; None where a device of its own does.
     """
-    small = max(budget // SMALL_PART, 1)
+    small = max(max_batched_tokens // SMALL_PART, 1)
     if threads is None:
-        return _measure_gpu(runner, small, max(budget, 2 * small), slots)
-    return _measure_processor(runner, small, budget, slots, threads)
+        return _measure_gpu(runner, small, max(max_batched_tokens, 2 * small), slots)
+    return _measure_processor(runner, small, max_batched_tokens, slots, threads)
 
 
 def _measure_processor(
-    runner: ModelRunner, small: int, budget: int, slots: int, threads: int
+    runner: ModelRunner, small: int, max_batched_tokens: int, slots: int, threads: int
 ) -> Rates:
     """Time each batch when the one before it is done.
 
@@ -76,7 +78,7 @@ def _measure_processor(
     timed(short)  # starts threads and touches the weights
     first = _shorter(timed(short), timed(short))
     most = small * max(int(LARGE_SECONDS / max(first.seconds, 1e-9)), 2)
-    large = max(min(budget, most), 2 * small)
+    large = max(min(max_batched_tokens, most), 2 * small)
     context = min(CONTEXT, large, slots)
     full = timed(make_batch(large, kept=context))
     behind = make_batch(small, context)

@@ -13,12 +13,12 @@ from covey.arrays import Float64, Int64
 from covey.engine.base import PromptBatch
 from covey.engine.pairs import Pairs
 from covey.engine.questions import QuestionTokens
-from covey.engine.reading import Branches, RowValues, Stepper, Values
+from covey.engine.scores import Branches, RowValues, Stepper, Values
 from covey.prompts.question import Question
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class QueuedPart:
     """Some of a batch's pairs, and when their documents are tokenised (None: they are)."""
 
     pairs: Pairs
@@ -26,7 +26,7 @@ class Part:
 
 
 @dataclass(eq=False)
-class Work:
+class QueuedBatch:
     """A batch, or a step of one, that the scheduler packs.
 
     Attributes:
@@ -48,7 +48,7 @@ class Work:
     pairs: Pairs
     nodes: Int64 | None = None
     known: Branches | None = None
-    parts: list[Part] = field(default_factory=list)
+    parts: list[QueuedPart] = field(default_factory=list)
     values: RowValues = field(init=False)
     stepper: Stepper | None = None
     left: int = 0
@@ -95,7 +95,7 @@ class Work:
             known = self.known.some(np.searchsorted(self.known.rows, rows))
         return known, self.stepper.read(known, nodes, values.take(order))
 
-    def following(self, pairs: Pairs, nodes: Int64, known: Branches) -> Work:
+    def following(self, pairs: Pairs, nodes: Int64, known: Branches) -> QueuedBatch:
         """The next step of some rows."""
         return replace(self, pairs=pairs, nodes=nodes, known=known, parts=[])
 
@@ -134,12 +134,12 @@ class Priors:
         prior = self.of(question)
         return prior is not None and bool(np.isnan(prior[0]))
 
-    def ready(self, queue: deque[Work]) -> Iterator[Work]:
+    def ready(self, queue: deque[QueuedBatch]) -> Iterator[QueuedBatch]:
         """Take the work out of a queue whose prior is known or not needed."""
         for _ in range(len(queue)):
-            work = queue.popleft()
-            plain = work.question.content_free
+            queued = queue.popleft()
+            plain = queued.question.content_free
             if plain is None or plain in self._found:
-                yield work
+                yield queued
             else:
-                queue.append(work)
+                queue.append(queued)

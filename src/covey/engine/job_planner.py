@@ -174,7 +174,7 @@ class JobPlanner:
             prefix = self._prefix_trie(asked, pairs.anchors[number : number + 1])
             mine = np.flatnonzero(pairs.anchor_of == number)
             totals = np.cumsum(suffixes.lengths[pairs.partner_of[mine]])
-            groups = (totals - 1) // self._limits.budget
+            groups = (totals - 1) // self._limits.max_batched_tokens
             for group in np.unique(groups).tolist():
                 inside = mine[groups == group]
                 chosen = pairs.partner_of[inside]
