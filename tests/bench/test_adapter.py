@@ -14,16 +14,16 @@ import pyarrow as pa
 import pytest
 
 import covey
+from bench.plan_writer import write_plan
 from covey.errors import InputError
-from suite.adapter import entry_point, plan_values, run_plan, with_anchors
 from suite.check import reference_rows, same_rows
-from suite.noted import NotedModel
 from suite.oracle import Oracle
 from suite.plan import Filter, Join, Plan, Scan, Step, Tail
-from suite.plan_writer import write_plan
+from suite.quail_b.adapter import entry_point, plan_values, run_plan, with_anchors
+from suite.quail_b.noted import NotedModel
+from suite.quail_b.substrait import read_plan
 from suite.queries import QUERIES
 from suite.run import corpus_of
-from suite.substrait import read_plan
 from suite.tables import DEFAULT_SEED
 from suite.truth import plant
 

@@ -42,13 +42,10 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", ["cpu-smoke", "planted-0.01", "h200-0.01", "h200-0.1"])
 def test_the_report_follows_from_the_committed_raw_files(name: str, tmp_path: Path) -> None:
     committed, folder = COMMITTED / name, tmp_path / "again"
-    (folder / "plots").mkdir(parents=True)
-    for path in (committed / "plots").glob("*.png"):
-        (folder / "plots" / path.name).touch()
+    folder.mkdir()
     (folder / "raw").symlink_to(committed / "raw")
     written = write_report(folder, plots=False)
     assert written.read_text() == (committed / "report.md").read_text()
-    assert (folder / "results.csv").read_text() == (committed / "results.csv").read_text()
 
 
 def test_a_record_tells_what_ran_and_on_what(planted: Path) -> None:

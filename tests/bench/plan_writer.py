@@ -7,7 +7,7 @@ from typing import Any
 
 from suite.plan import Classify, Filter, InList, Join, Plan, Scan, Score, Step
 from suite.predicates import Predicate
-from suite.substrait import COMPARISONS
+from suite.quail_b.substrait import COMPARISONS
 
 Json = dict[str, Any]
 _URNS = {

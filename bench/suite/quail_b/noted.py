@@ -17,9 +17,9 @@ from covey.engine.base import Answers, Engine, EngineSession, ModelSource, Promp
 from covey.estimate.profile import ModelProfile
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
+from suite.forced import WrappedSession
 from suite.plan import Classify, Filter, Join, Plan
 from suite.shapes import Int64
-from suite.wrapped import WrappedSession
 
 
 class Notes:

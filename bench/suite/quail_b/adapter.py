@@ -1,7 +1,7 @@
 """The benchmark's own entry point, so that its owners' harness can run Covey.
 
     import quail_b
-    from suite.adapter import entry_point
+    from suite.quail_b.adapter import entry_point
     quail_b.run(entry_point("qwen3-4b-fp8"), queries=["IMDB-1"], scale_factor=0.1, …)
 
 Needs `bench/` on the path and the benchmark's package, which brings its data.
@@ -23,11 +23,11 @@ from covey.engine.base import ModelSource
 from covey.engine.local import LocalModel
 from covey.errors import InputError
 from covey.execution.report import Report
-from suite.noted import NotedModel
 from suite.plan import Join, Plan
 from suite.predicates import Predicate
+from suite.quail_b.noted import NotedModel
+from suite.quail_b.substrait import read_plan
 from suite.sql import to_sql
-from suite.substrait import read_plan
 
 Tables = Mapping[str, pa.Table]
 Source = bytes | str | Mapping[str, Any]
