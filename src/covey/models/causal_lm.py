@@ -19,14 +19,7 @@ from covey.errors import ModelError
 from covey.kernels.base import ForwardBatch, Kernels, KvLayer, Plan, Weight
 from covey.kernels.device_memory import upload
 from covey.models.checkpoint import Checkpoint
-from covey.models.shapes import (
-    EMBEDDING,
-    FINAL_NORM,
-    HEAD,
-    layer_shapes,
-    scale_name,
-    scale_shape,
-)
+from covey.models.shapes import EMBEDDING, FINAL_NORM, HEAD, layer_shapes, scale_name, scale_shape
 from covey.models.spec import Llama3Rope, ModelSpec
 
 _FP8 = torch.float8_e4m3fn
@@ -199,26 +192,20 @@ def _layer_weights(spec: ModelSpec, reader: _WeightReader, number: int) -> Layer
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _WeightReader:
     """Reads tensors and stacks matrices without holding both halves twice."""
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        device: torch.device,
-        dtype: torch.dtype,
-        rounding: Rounding | None,
-    ) -> None:
-        self._checkpoint = checkpoint
-        self._device = device
-        self._dtype = dtype
-        self._rounding = rounding
+    checkpoint: Checkpoint
+    device: torch.device
+    dtype: torch.dtype
+    rounding: Rounding | None
 
     def tensor(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        found = self._checkpoint.read(name, shape)
+        found = self.checkpoint.read(name, shape)
         if found.dtype is _FP8:
             raise ModelError(f"{name} is stored as FP8 but must be BF16, FP16 or FP32.")
-        return self._finite(name, found.to(self._device, self._dtype))
+        return self._finite(name, found.to(self.device, self.dtype))
 
     def matrix(self, parts: list[tuple[str, tuple[int, ...]]]) -> Weight:
         """Matrices of equal width, one below the other."""
@@ -227,33 +214,33 @@ class _WeightReader:
         start = 0
         total, width = sum(shape[0] for _, shape in parts), parts[0][1][1]
         for name, shape in parts:
-            found = self._checkpoint.read(name, shape)
-            dtype = _FP8 if found.dtype is _FP8 else self._dtype
+            found = self.checkpoint.read(name, shape)
+            dtype = _FP8 if found.dtype is _FP8 else self.dtype
             if found.dtype is _FP8:
                 scales.append(self._scales(name, shape))
             if out is None:
-                out = torch.empty(total, width, device=self._device, dtype=dtype)
+                out = torch.empty(total, width, device=self.device, dtype=dtype)
             elif out.dtype is not dtype:
                 raise ModelError(f"{name} is of another dtype than {parts[0][0]}.")
             rows = out[start : start + shape[0]]
-            rows.copy_(found.to(self._device))
+            rows.copy_(found.to(self.device))
             self._finite(name, rows)
             start += shape[0]
         if out is None:
             raise ModelError("a matrix needs at least one part")
         matrix = Weight(out, torch.cat(scales) if scales else None)
-        return matrix if self._rounding is None else self._rounding(matrix)
+        return matrix if self.rounding is None else self.rounding(matrix)
 
     def _scales(self, name: str, shape: tuple[int, ...]) -> Tensor:
         scales = scale_name(name)
-        found = self._checkpoint.read(scales, scale_shape(name, shape))
-        return self._finite(scales, found.to(self._device, torch.float32))
+        found = self.checkpoint.read(scales, scale_shape(name, shape))
+        return self._finite(scales, found.to(self.device, torch.float32))
 
     def _finite(self, name: str, tensor: Tensor) -> Tensor:
         """The tensor itself; ModelError where it holds a NaN or an infinity."""
         if not _is_finite(tensor):
             raise ModelError(
-                f"{self._checkpoint.path}: tensor {name} holds weights that are no finite numbers,"
+                f"{self.checkpoint.path}: tensor {name} holds weights that are no finite numbers,"
                 " with which no answer can be computed. Fetch the model again."
             )
         return tensor

@@ -17,14 +17,14 @@ from covey.models.file_reader import read_json
 from covey.models.spec import Llama3Rope, ModelSpec, WeightDtype
 
 _ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen3ForCausalLM": "qwen3"}
-_QK_NORM = ("qwen3",)
+QK_NORM = ("qwen3",)
 _DTYPES = {
     "float32": WeightDtype.FLOAT32,
     "bfloat16": WeightDtype.BFLOAT16,
     "float16": WeightDtype.FLOAT16,
 }
 # A Llama that names no base of its rotary positions has this one; all others name theirs.
-_THETA = {"llama": 10000.0}
+THETA = {"llama": 10000.0}
 
 MOST_CONTEXT = 1 << 24  # positions are float32, which tells no more of them apart
 MOST_THETA = 1e15
@@ -124,7 +124,7 @@ def spec_from_config(config: dict[str, Any], bos: int | None, path: Path) -> Mod
             rope_theta=theta,
             rope_scaling=scaling,
             norm_eps=fields.real("rms_norm_eps", 1e-30, MOST_EPS),
-            qk_norm=architecture in _QK_NORM,
+            qk_norm=architecture in QK_NORM,
             tied_head=fields.flag("tie_word_embeddings", False),
             bos=bos,
             weight_dtype=_weight_dtype(fields),
@@ -239,7 +239,7 @@ def _rope(fields: Fields, architecture: str) -> tuple[float, Llama3Rope | None]:
     used = _LLAMA3_USED if kind == "llama3" else _ROPE_USED
     rope.known(used, {"partial_rotary_factor": (1,)}, lambda key: False)
     outer = [place for place in (rope, fields) if place.get("rope_theta") is not None]
-    theta = (outer or [fields])[0].real("rope_theta", 1.0, MOST_THETA, _THETA.get(architecture))
+    theta = (outer or [fields])[0].real("rope_theta", 1.0, MOST_THETA, THETA.get(architecture))
     if outer and outer[-1].get("rope_theta") != outer[0].get("rope_theta"):
         outer[-1].refuse("rope_theta", f"{rope.prefix}rope_theta is {theta:g}")
     return theta, _stretching(rope) if kind == "llama3" else None

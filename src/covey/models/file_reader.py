@@ -115,15 +115,16 @@ class WeightFile:
         return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def read_whole(path: Path, missing: str = _FETCH) -> bytes:
-    """The content of a regular file of moderate size.
+def read_json(path: Path, missing: str = _FETCH) -> dict[str, Any]:
+    """The object that a JSON file of moderate size holds.
 
     Args:
         path: the file.
         missing: the mend where there is none.
 
     Raises:
-        ModelError: it is missing, too large, no regular file, or cannot be read.
+        ModelError: it is missing, too large, no regular file, or cannot be read; or is no JSON,
+            holds a number or a nesting that no reader agrees on, or says a key twice.
     """
     with _opened(path, missing) as file:
         with _reported(path):
@@ -133,20 +134,10 @@ def read_whole(path: Path, missing: str = _FETCH) -> bytes:
         with _reported(path):
             content = bytearray(size)
         read_exactly(file, 0, memoryview(content), path)
-    return bytes(content)
+    return parse_json(content, path)
 
 
-def read_json(path: Path, missing: str = _FETCH) -> dict[str, Any]:
-    """The object that a JSON file holds; for `missing` see `read_whole`.
-
-    Raises:
-        ModelError: see `read_whole`; or the file is no JSON, holds a number or a nesting that
-            no reader agrees on, or says a key twice.
-    """
-    return parse_json(read_whole(path, missing), path)
-
-
-def parse_json(content: bytes, path: Path) -> dict[str, Any]:
+def parse_json(content: bytes | bytearray, path: Path) -> dict[str, Any]:
     """See `read_json`; `path` is for messages."""
     try:
         parsed = json.loads(

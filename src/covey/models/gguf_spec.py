@@ -10,15 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from covey.errors import ModelError
-from covey.models.config import MOST_CONTEXT, MOST_EPS, MOST_THETA, checked_spec
+from covey.models.config import MOST_CONTEXT, MOST_EPS, MOST_THETA, QK_NORM, THETA, checked_spec
 from covey.models.fields import Fields
 from covey.models.gguf import GgufFile
 from covey.models.spec import ModelSpec, WeightDtype
 
 _ARCHITECTURES = ("llama", "qwen3")
-_QK_NORM = ("qwen3",)
-# A Llama that names no base of its rotary positions has this one; all others name theirs.
-_THETA = {"llama": 10000.0}
 # Word splittings whose texts llama.cpp puts a BOS before, where the file does not say.
 _BEGIN_WITH_BOS = ("llama-bpe", "llama3")
 
@@ -97,10 +94,10 @@ def spec_from_gguf(file: GgufFile) -> ModelSpec:
             ffn=fields.whole("feed_forward_length"),
             vocab=vocab,
             context=context,
-            rope_theta=fields.real("rope.freq_base", 1.0, MOST_THETA, _THETA.get(architecture)),
+            rope_theta=fields.real("rope.freq_base", 1.0, MOST_THETA, THETA.get(architecture)),
             rope_scaling=None,
             norm_eps=fields.real("attention.layer_norm_rms_epsilon", 1e-30, MOST_EPS),
-            qk_norm=architecture in _QK_NORM,
+            qk_norm=architecture in QK_NORM,
             tied_head="output.weight" not in file.tensors,
             bos=_bos(every),
             weight_dtype=WeightDtype.FLOAT32,

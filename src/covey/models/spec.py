@@ -149,12 +149,7 @@ class ModelCosts:
 def costs_of(
     spec: ModelSpec, compute: WeightDtype, attention: WeightDtype, budget: int
 ) -> ModelCosts:
-    """The unit costs of a model: 2 operations a weight and token, 4·heads·d_head·layers a pair.
-
-    Args:
-        spec: the model.
-        compute, attention, budget: see `ModelCosts`.
-    """
+    """The unit costs of a model: 2 operations a weight and token, 4·heads·d_head·layers a pair."""
     return ModelCosts(
         projection_flops=2.0 * spec.attention_parameters,
         mlp_flops=2.0 * spec.mlp_parameters,

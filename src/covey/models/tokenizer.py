@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from covey.arrays import Int32, Int64
+from covey.arrays import Int32, Int64, offsets_of
 from covey.errors import ModelError
 from covey.models.config import read_tokenizer_json
 
@@ -66,10 +66,8 @@ class TextEncoder:
         with _encoding():
             encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         rows = [np.asarray(e.ids, dtype=np.int32) for e in encoded]
-        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum([len(r) for r in rows], out=offsets[1:])
         flat = np.concatenate(rows) if rows else np.empty(0, dtype=np.int32)
-        return flat.astype(np.int32, copy=False), offsets
+        return flat, offsets_of(np.array([len(row) for row in rows], dtype=np.int64))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids; bytes that are no UTF-8 become U+FFFD."""
@@ -98,7 +96,9 @@ def encoder_from_file(path: Path, vocab: int | None = None) -> TextEncoder:
         _drop_unreachable(model, added)
         with _guarded():
             encoder = TextEncoder(Tokenizer.from_str(json.dumps(spec)))
-        ids = _token_ids(model["vocab"])
+        vocabulary = model["vocab"]  # ids by token, or a list of tokens
+        named = isinstance(vocabulary, dict)
+        ids = list(vocabulary.values() if named else range(len(vocabulary)))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelError(
             f"{path} is not a tokenizer that can be read: {error!r}. Fetch the file again."
@@ -111,11 +111,6 @@ def encoder_from_file(path: Path, vocab: int | None = None) -> TextEncoder:
             " the weights do not belong together."
         )
     return encoder
-
-
-def _token_ids(vocab: object) -> list[int]:
-    """The ids of a vocabulary: those it names, or the places of a list."""
-    return list(vocab.values()) if isinstance(vocab, dict) else list(range(len(vocab)))  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -170,28 +165,18 @@ def encoder_from_gguf(
         "vocab": {token: i for i, token in enumerate(tokens)},
         "merges": [tuple(merge.split(" ", 1)) for merge in merges],
     }
-
     try:
         _drop_unreachable(model, control)
         with _guarded():
-            return _byte_level(model, normalizer, splitter, whole_words)
+            bpe = models.BPE(model["vocab"], model["merges"], ignore_merges=whole_words)
+            tokenizer = Tokenizer(bpe)
+            if normalizer is not None:
+                tokenizer.normalizer = normalizer
+            tokenizer.pre_tokenizer = splitter
+            tokenizer.decoder = decoders.ByteLevel()
+            return TextEncoder(tokenizer)
     except ValueError as error:
         raise ModelError(f"{path} holds an inconsistent vocabulary: {error}.") from error
-
-
-def _byte_level(
-    model: dict[str, Any],
-    normalizer: normalizers.Normalizer | None,
-    splitter: pre_tokenizers.PreTokenizer,
-    whole_words: bool,
-) -> TextEncoder:
-    bpe = models.BPE(model["vocab"], model["merges"], ignore_merges=whole_words)
-    tokenizer = Tokenizer(bpe)
-    if normalizer is not None:
-        tokenizer.normalizer = normalizer
-    tokenizer.pre_tokenizer = splitter
-    tokenizer.decoder = decoders.ByteLevel()
-    return TextEncoder(tokenizer)
 
 
 def _word_splitting(

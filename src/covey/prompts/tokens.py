@@ -207,25 +207,13 @@ def encode_sound(encoder: Encoder, texts: Sequence[str]) -> tuple[Int32, Int64, 
     except BaseException as error:
         if not _is_of_a_text(error):
             raise
-    encoder.encode([_INNOCENT])
-    return _encode_by_halves(encoder, texts)
-
-
-def _encode_by_halves(
-    encoder: Encoder, texts: Sequence[str]
-) -> tuple[Int32, Int64, dict[int, str]]:
-    """The same of texts of which one failed at least, so that few are encoded alone."""
-    try:
-        return (*encoder.encode(texts), {})
-    except BaseException as error:
-        if not _is_of_a_text(error):
-            raise
         if len(texts) == 1:
-            nothing = np.empty(0, dtype=np.int32), np.zeros(2, dtype=np.int64)
-            return (*nothing, {0: _reason(error)})
+            encoder.encode([_INNOCENT])
+            return np.empty(0, np.int32), np.zeros(2, np.int64), {0: _reason(error)}
+    # By halves, so that few are encoded alone.
     half = len(texts) // 2
-    flat, offsets, errors = _encode_by_halves(encoder, texts[:half])
-    other, behind, more = _encode_by_halves(encoder, texts[half:])
+    flat, offsets, errors = encode_sound(encoder, texts[:half])
+    other, behind, more = encode_sound(encoder, texts[half:])
     errors.update({half + place: reason for place, reason in more.items()})
     ends = np.concatenate([offsets, offsets[-1] + behind[1:]])
     return np.concatenate([flat, other]), ends, errors

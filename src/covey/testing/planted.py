@@ -6,7 +6,6 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -262,12 +261,7 @@ class PlantedSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._queue.clear()
 
 

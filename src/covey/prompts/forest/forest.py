@@ -69,19 +69,9 @@ class Forest:
         return len(self.chosen.path)
 
     @property
-    def document_tokens(self) -> int:
-        """Tokens of the document nodes on the way to a host."""
-        return int(self._own.sum())
-
-    @property
-    def suffix_tokens(self) -> int:
-        """Tokens of all instances; also their sum over hosts of `widths`."""
-        return int(self.widths.sum())
-
-    @property
     def size(self) -> int:
         """Tokens of the stream: what is computed if nothing is computed twice."""
-        return self.document_tokens + self.suffix_tokens
+        return int(self._own.sum() + self.widths.sum())
 
     @cached_property
     def widths(self) -> Int64:
@@ -111,6 +101,15 @@ class Forest:
     def stations(self) -> Int64:
         """Document nodes that have any token in the stream, ascending."""
         return np.flatnonzero(np.diff(self.node_first))
+
+    @cached_property
+    def _station_first(self) -> Int64:
+        """(stations,) int64, where each begins in the stream."""
+        return self.node_first[self.stations]
+
+    def station_of(self, places: Int64) -> Int64:
+        """(n,) int64: position in `stations` of the node that owns each place of the stream."""
+        return np.searchsorted(self._station_first, places, side="right") - 1
 
     @cached_property
     def suffix_stream(self) -> Stream:

@@ -8,7 +8,7 @@ import numpy as np
 
 from covey.arrays import Int32, Int64, offsets_of, ranges
 from covey.errors import InputError
-from covey.prompts.forest.forest import Chosen, Forest
+from covey.prompts.forest.forest import Forest
 from covey.prompts.forest.minima import Minima
 from covey.prompts.forest.trie import subtree_ends_of
 
@@ -94,13 +94,12 @@ class _Segments:
 
 @dataclass(frozen=True, slots=True)
 class _Gathered:
-    """Gathered segments, end to end; `open`, `logits_indices` are packed indices."""
+    """Gathered segments, end to end; `logits_indices` and `subtree_ends` are packed indices."""
 
     segments: _Segments
     tokens: Int32
     positions: Int32
     subtree_ends: Int32
-    open: Int64
     logits_indices: Int64
     prompts: Int64
 
@@ -118,7 +117,8 @@ def pack(forest: Forest, begin: Int64, end: Int64) -> Packed:
         InputError: a range is empty or not within the stream.
     """
     _check_ranges(forest, begin, end)
-    offsets = offsets_of(end - begin)
+    lengths = end - begin
+    offsets = offsets_of(lengths)
     own, suffix = _segments(forest, begin, end, offsets)
     parts = []
     if len(own.length):
@@ -132,16 +132,15 @@ def pack(forest: Forest, begin: Int64, end: Int64) -> Packed:
         tokens, positions, subtree_ends = (np.empty(offsets[-1], dtype=np.int32) for _ in range(3))
         for part in parts:
             at = ranges(part.segments.packed, part.segments.length)
-            tokens[at], positions[at], subtree_ends[at] = (
-                part.tokens,
-                part.positions,
-                part.subtree_ends,
-            )
-    still_open = np.sort(np.concatenate([part.open for part in parts] or [_NONE]))
-    logits_indices, prompts = (
-        (parts[-1].logits_indices, parts[-1].prompts) if parts else (_NONE, _NONE)
-    )
-    return Packed(offsets, tokens, positions, subtree_ends, still_open, logits_indices, prompts)
+            tokens[at], positions[at] = part.tokens, part.positions
+            subtree_ends[at] = part.subtree_ends
+    # Those that see a piece's last token are one path, of which the part above the token that
+    # follows the piece goes on.
+    above_next = np.repeat(_positions_at(forest, end).astype(np.int32), lengths)
+    last = subtree_ends == np.repeat(offsets[1:].astype(np.int32), lengths)
+    still_open = np.flatnonzero(last & (positions < above_next))
+    ended = (parts[-1].logits_indices, parts[-1].prompts) if parts else (_NONE, _NONE)
+    return Packed(offsets, tokens, positions, subtree_ends, still_open, *ended)
 
 
 def above(forest: Forest, begin: Int64, end: Int64) -> Above:
@@ -155,7 +154,7 @@ def above(forest: Forest, begin: Int64, end: Int64) -> Above:
     """
     _check_ranges(forest, begin, end)
     packed = offsets_of(end - begin)[:-1]
-    node = forest.stations[_stations_at(forest, begin)]
+    node = forest.stations[forest.station_of(begin)]
     first, border = forest.document_ranges(node)
     entered = np.minimum(begin, border) - first
     piece, nodes = _chains(forest, node)
@@ -195,18 +194,12 @@ def _check_ranges(forest: Forest, begin: Int64, end: Int64) -> None:
         )
 
 
-def _stations_at(forest: Forest, places: Int64) -> Int64:
-    """(n,) int64: position in `forest.stations` of the node that owns each place."""
-    starts = forest.node_first[forest.stations]
-    return np.searchsorted(starts, places, side="right") - 1
-
-
 def _segments(
     forest: Forest, begin: Int64, end: Int64, offsets: Int64
 ) -> tuple[_Segments, _Segments]:
     """Split pieces at the borders of document nodes and instances."""
-    low = _stations_at(forest, begin)
-    count = _stations_at(forest, end - 1) + 1 - low
+    low = forest.station_of(begin)
+    count = forest.station_of(end - 1) + 1 - low
     node = forest.stations[ranges(low, count)]
     piece = np.repeat(np.arange(len(begin)), count)
     lower, upper, shift = begin[piece], end[piece], (offsets[:-1] - begin)[piece]
@@ -230,13 +223,11 @@ def _documents(forest: Forest, part: _Segments) -> _Gathered:
     # Packed index of the subtree's end, were the piece to go on for ever.
     begin = forest.node_first[part.node] + part.skip
     subtree_ends = forest.node_first[trie.subtree_end[part.node]] - begin + part.packed
-    beyond = np.flatnonzero(subtree_ends > part.stop)
     return _Gathered(
         part,
         trie.column.flat[source],
         inside.astype(np.int32),
         np.repeat(np.minimum(subtree_ends, part.stop).astype(np.int32), part.length),
-        ranges(part.packed[beyond], part.length[beyond]),
         _NONE,
         _NONE,
     )
@@ -244,7 +235,6 @@ def _documents(forest: Forest, part: _Segments) -> _Gathered:
 
 def _instances(forest: Forest, part: _Segments) -> _Gathered:
     stream, suffixes = forest.suffix_stream, forest.suffixes
-    dense = offsets_of(part.length)[:-1]
     source = ranges(part.skip, part.length)
     trie = forest.documents
     base = trie.depth[part.node] + trie.end[part.node] - trie.start[part.node]
@@ -252,8 +242,8 @@ def _instances(forest: Forest, part: _Segments) -> _Gathered:
     positions += np.repeat(base.astype(np.int32), part.length)
     subtree_ends = stream.subtree_end[source]
     subtree_ends += np.repeat((part.packed - part.skip).astype(np.int32), part.length)
-    cut_short = np.flatnonzero(part.skip + part.length < suffixes.size)
-    still_open = _clip(subtree_ends, part, dense, cut_short)
+    stop = np.repeat(part.stop.astype(np.int32), part.length)
+    np.minimum(subtree_ends, stop, out=subtree_ends)
     ends = suffixes.path_first[1:] - 1
     low = np.searchsorted(ends, part.skip)
     count = np.searchsorted(ends, part.skip + part.length) - low
@@ -264,20 +254,9 @@ def _instances(forest: Forest, part: _Segments) -> _Gathered:
         stream.tokens[source],
         positions,
         subtree_ends,
-        still_open,
         ends[path] + np.repeat(part.packed - part.skip, count),
         path + np.repeat(host * suffixes.paths, count),
     )
-
-
-def _clip(subtree_ends: Int32, part: _Segments, dense: Int64, which: Int64) -> Int64:
-    """End the subtree_ends of some segments at their piece; the packed indices of those cut."""
-    at = ranges(dense[which], part.length[which])
-    stop = np.repeat(part.stop[which], part.length[which])
-    beyond = subtree_ends[at] > stop
-    subtree_ends[at[beyond]] = stop[beyond]
-    shift = np.repeat(part.packed[which] - dense[which], part.length[which])
-    return (at + shift)[beyond]
 
 
 def _chosen_instances(forest: Forest, part: _Segments) -> _Gathered:
@@ -303,40 +282,34 @@ def _chosen_instances(forest: Forest, part: _Segments) -> _Gathered:
     positions = ranges(depth + np.repeat(base, count), length).astype(np.int32)
     source = suffixes.column.offsets[suffixes.rows[chosen.path[pair]]] + depth
     finished = np.flatnonzero(right == chosen.first[pair + 1])
-    cut_short = np.flatnonzero(end < chosen.first[chosen.offsets[host + 1]])
     return _Gathered(
         part,
         suffixes.column.flat[ranges(source, length)],
         positions,
         subtree_ends.astype(np.int32),
-        _open_tokens(
-            part, dense, cut_short, positions, subtree_ends, base + _open_depth(chosen, end)
-        ),
         (right + np.repeat(part.packed - begin, count))[finished] - 1,
         pair[finished],
     )
 
 
-def _open_depth(chosen: Chosen, place: Int64) -> Int64:
-    """Suffix tokens above the token at each place of the instances laid end to end."""
-    pair = np.searchsorted(chosen.first[1:-1], place, side="right")
-    return chosen.shared[pair] + place - chosen.first[pair]
-
-
-def _open_tokens(
-    part: _Segments, dense: Int64, which: Int64, positions: Int32, subtree_ends: Int64, limit: Int64
-) -> Int64:
-    """Packed indices of tokens above the token that follows each of some segments.
-
-    Those that see the segment's end are one path; its part above `limit` goes on.
-    """
-    length = part.length[which]
-    at = ranges(dense[which], length)
-    last = subtree_ends[at] == np.repeat((part.packed + part.length)[which], length)
-    going = last & (positions[at] < np.repeat(limit[which], length))
-    shift = np.repeat((part.packed - dense)[which], length)
-    open_tokens: Int64 = (at + shift)[going]
-    return open_tokens
+def _positions_at(forest: Forest, places: Int64) -> Int64:
+    """(n,) int64: tokens above the one at each place of the stream, 0 at its end."""
+    positions = np.zeros(len(places), dtype=np.int64)
+    inside = np.flatnonzero(places < forest.size)
+    place = places[inside]
+    node = forest.stations[forest.station_of(place)]
+    first, border = forest.document_ranges(node)
+    positions[inside] = forest.documents.depth[node] + np.minimum(place, border) - first
+    below = np.flatnonzero(place >= border)
+    place = (place - border)[below]
+    chosen = forest.chosen
+    if chosen is None:
+        positions[inside[below]] += forest.suffix_stream.depth[place]
+    else:
+        place += chosen.first[chosen.offsets[np.searchsorted(forest.hosts, node[below])]]
+        pair = np.searchsorted(chosen.first[1:-1], place, side="right")
+        positions[inside[below]] += chosen.shared[pair] + place - chosen.first[pair]
+    return positions
 
 
 def _chains(forest: Forest, node: Int64) -> tuple[Int64, Int64]:
