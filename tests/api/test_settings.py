@@ -134,7 +134,7 @@ def test_a_planned_call_that_nothing_asked_gives_no_answer(con: covey.Connection
     sql = "SELECT AI.IF(PROMPT('q {0}', a)) FROM t"
     calls = extract_calls(sql, con.duckdb, prefix=objects.prefix).calls
     lookups.register(calls)
-    query = f"SELECT {calls[0].row_lookup}(x) FROM range(2) AS r(x)"
+    query = f"SELECT {calls[0].row_udf}(x) FROM range(2) AS r(x)"
     assert con.duckdb.execute(query).fetchall() == [(None,), (None,)], "it is only planned"
     lookups.expect_rows()
     with pytest.raises(duckdb.Error, match="never asked"):

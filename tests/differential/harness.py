@@ -38,7 +38,7 @@ class Case:
         limit: append LIMIT n; any n of its rows are right.
         bounds: (call, relation): the call may be asked only about rows of the
             relation, "FROM ... WHERE ..." with the conditions that need no model.
-        planned: the bounds hold also where Covey runs a call by demand iteration.
+        planned: the bounds hold also where Covey runs a call by fixpoint re-execution.
     """
 
     query: Sql
@@ -102,7 +102,7 @@ class Pair:
         on_demand = [each.how for each in query.report.operators if each.how != "planned"]
         for reason in on_demand:
             event(f"on demand: {reason}")
-        # A call that runs by demand iteration may ask more than a plan would.
+        # A call that runs by fixpoint re-execution may ask more than a plan would.
         self._check_asked(case.bounds if case.planned or not on_demand else ())
 
     def _result(self, query: covey.Query, text: str) -> pa.Table:

@@ -9,7 +9,7 @@ import pytest
 import covey
 from covey.errors import InputError, QueryError, UnsupportedError
 from covey.sql.call_parser import detect, find_calls
-from covey.sql.dialect import Dialect
+from covey.sql.functions import Dialect
 from covey.sql.text import TokenList
 from covey.testing import PlantedModel
 

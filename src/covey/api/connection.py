@@ -35,7 +35,7 @@ from covey.execution.store.location import CacheOptions, cache_options
 from covey.execution.store.store import AnswerStore
 from covey.hardware import forks
 from covey.prompts.question import Calibration, Question, QuestionKind
-from covey.sql.dialect import Dialect, read_dialect
+from covey.sql.functions import Dialect, read_dialect
 from covey.sql.temporary import TemporaryObjects
 
 __all__ = ["CacheOptions", "Connection", "connect"]

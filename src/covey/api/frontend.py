@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -17,11 +18,10 @@ from covey.logical.calls import AICall
 from covey.optimizer.planner import make_plan
 from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
-from covey.sql.bind import Binder, read_error
+from covey.sql.bind import has_function, read_error
 from covey.sql.call_parser import find_calls
-from covey.sql.dialect import Dialect
-from covey.sql.edited_text import EditedText
 from covey.sql.extract import ExtractedCalls, extract_calls
+from covey.sql.functions import Dialect
 from covey.sql.hints import with_written_names
 from covey.sql.rewritten import RewrittenSql
 from covey.sql.statements import ViewDefinition
@@ -107,8 +107,8 @@ class Frontend:
             QueryError: there is one that nobody knows.
         """
         with self._located(expanded):
-            binder = Binder(self.connection.duckdb, EditedText(expanded.text))
-            return bool(find_calls(read_tokens(expanded.text), binder.has_function, self.dialect))
+            known = partial(has_function, self.connection.duckdb)
+            return bool(find_calls(read_tokens(expanded.text), known, self.dialect))
 
     @contextmanager
     def prepare(

@@ -17,8 +17,9 @@ from typing import BinaryIO
 from sqlglot import TokenType
 
 from covey.api.access import Access
-from covey.errors import InputError, QueryError
+from covey.errors import InputError
 from covey.hardware.paths import descriptor
+from covey.logical.text_span import TextSpan
 from covey.sql.file_names import FileName, file_names
 from covey.sql.rewritten import Fragment, RewrittenSql
 from covey.sql.text import quote_text, read_tokens
@@ -106,12 +107,11 @@ class Copies:
         Raises:
             QueryError: one cannot be read, or the statement would keep its name.
         """
-        pieces: list[Fragment] = []
-        at = 0
+        edits: list[tuple[TextSpan, list[Fragment]]] = []
         tokens = read_tokens(rewritten.text)
         keeps = {token.word for token in tokens[:5]} & {"VIEW", "MACRO", "FUNCTION"}
         for name in file_names(tokens):
-            span = (name.token.start, name.token.end)
+            span = name.token.span
             try:
                 copied = self._copied(name)
                 if copied is not None and keeps and tokens[0].word == "CREATE":
@@ -120,15 +120,10 @@ class Copies:
                         "it again. Create a table of it."
                     )
             except InputError as error:
-                raise rewritten.locate(
-                    QueryError(str(error), sql=rewritten.text, span=span)
-                ) from None
+                raise rewritten.locate(tokens.error(str(error), span)) from None
             if copied is not None:
-                pieces += [*rewritten.part(at, span[0]), Fragment(quote_text(str(copied)))]
-                at = span[1]
-        return (
-            RewrittenSql([*pieces, *rewritten.part(at, len(rewritten.text))]) if at else rewritten
-        )
+                edits.append((span, [Fragment(quote_text(str(copied)))]))
+        return rewritten.edited(edits) if edits else rewritten
 
     def _copied(self, name: FileName) -> Path | None:
         path = name.token.text

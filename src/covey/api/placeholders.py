@@ -14,8 +14,7 @@ from covey.api.sql_text import inline, sql_expression, sql_value
 from covey.errors import InputError, QueryError
 from covey.prompts.question import escape_braces
 from covey.sql.braces import without_format
-from covey.sql.dialect import Dialect, function_name
-from covey.sql.functions import BY_SPELLING
+from covey.sql.functions import BY_SPELLING, Dialect, function_name
 from covey.sql.text import TokenList, quote_text
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from covey.errors import InputError
 from covey.execution.bridge import batches_of
 from covey.execution.budget import NO_BUDGET, Budget
 from covey.execution.report import Report
-from covey.sql.dialect import Dialect
+from covey.sql.functions import Dialect
 from covey.sql.text import one_line
 
 if TYPE_CHECKING:

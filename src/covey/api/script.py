@@ -15,10 +15,10 @@ from covey.api.statement import Accept, RunState, Statement, make_statement
 from covey.errors import BudgetError, InputError, QueryError
 from covey.execution.budget import Budget, BudgetGuard
 from covey.execution.report import Report, joined
-from covey.sql.bind import Binder
+from covey.sql.bind import Binder, has_function
 from covey.sql.call_parser import find_calls
-from covey.sql.dialect import Dialect
 from covey.sql.edited_text import EditedText
+from covey.sql.functions import Dialect
 from covey.sql.rewritten import RewrittenSql
 from covey.sql.statements import split_statements
 from covey.sql.text import read_tokens
@@ -192,12 +192,12 @@ class Script:
     def _check_spelling(self) -> None:
         """Refuse what is no SQL, and AI functions that nobody has and the text does not define."""
         tokens = self._tokens
-        binder = Binder(self._connection.duckdb, EditedText(tokens.text))
-        binder.parse()
+        connection = self._connection.duckdb
+        Binder(connection, EditedText(tokens.text)).parse()
         words = [token.word.lower() for token in tokens]
         find_calls(
             tokens,
-            lambda name: binder.has_function(name) or words.count(name) > 1,
+            lambda name: has_function(connection, name) or words.count(name) > 1,
             self._dialect,
         )
 

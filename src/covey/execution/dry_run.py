@@ -182,7 +182,7 @@ class _Once:
     def mark_copies(self) -> None:
         """Count the calls that may ask each other's prompts, where answers say which do."""
         plan = self._plan
-        names = [name for call in plan.calls for name in (call.row_lookup, call.text_lookup)]
+        names = [name for call in plan.calls for name in (call.row_udf, call.text_udf)]
         late = set(plan.on_demand)
         late |= {a.call for a in plan.asks() if any(name in a.demand for name in names)}
         for index, asked in self._asker.asked.items():

@@ -29,7 +29,7 @@ class OperatorReport:
         true: answers TRUE (margin above the threshold) of both kinds, for AI.IF.
         failed: prompts without an answer.
         seconds: time spent asking.
-        how: "planned", or why it ran by demand iteration.
+        how: "planned", or why it ran by fixpoint re-execution.
     """
 
     call: str

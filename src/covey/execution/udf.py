@@ -78,8 +78,8 @@ class AnswerUDFs:
         """Make both look-ups of every call known to DuckDB."""
         for call in calls:
             if call.shares == call.index:
-                self._objects.create_function(call.text_lookup, self._by_text(call), call.sql_type)
-            self._objects.create_function(call.row_lookup, self._by_row(call), call.sql_type)
+                self._objects.create_function(call.text_udf, self._by_text(call), call.sql_type)
+            self._objects.create_function(call.row_udf, self._by_row(call), call.sql_type)
 
     def expect_rows(self) -> None:
         """Say that the plan runs: from here on a planned call has been asked, or is an error."""

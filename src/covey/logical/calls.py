@@ -101,9 +101,9 @@ class AICall:
         span: the whole call in the user's text.
         name_span: the function's name in the user's text.
         same_as: index of the first call that is written alike.
-        shares: index of the call whose look-ups it uses: DuckDB must see one function in
+        shares: index of the call whose UDFs it uses: DuckDB must see one function in
             `GROUP BY f(x)` and `SELECT f(t.x)`, which it knows to be the same.
-        prefix: of its look-ups' names.
+        prefix: of its UDFs' names.
         constant: whether its documents depend on no column, so that DuckDB would look
             it up while it binds.
         options: how it is asked.
@@ -147,22 +147,18 @@ class AICall:
         return f"by {'trie' if asked.method is Method.TRIE else 'steps'}, as the query says"
 
     @property
-    def text_lookup(self) -> str:
+    def text_udf(self) -> str:
         """The SQL function that looks up its answers by the texts of its documents."""
         return f"{self.prefix}_{self.shares}"
 
     @property
-    def row_lookup(self) -> str:
+    def row_udf(self) -> str:
         """The SQL function that looks up its answers by row ids of loaded sources."""
         return f"{self.prefix}_rows_{self.index}"
 
 
 class CallPlaces:
-    """Finds calls by where they stand.
-
-    Args:
-        calls: of one text.
-    """
+    """Finds the calls of one text by where they stand."""
 
     def __init__(self, calls: Iterable[AICall]) -> None:
         self._calls = sorted(calls, key=lambda call: call.span)

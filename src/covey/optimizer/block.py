@@ -4,7 +4,7 @@ The entries of FROM are loaded into temporary tables, less what conditions witho
 model reject. Calls are then keyed by row ids instead of texts and asked in bulk,
 cheapest condition first, each only for the rows that the conditions before it let
 through. Every generated query is bound before it is used: one that DuckDB refuses
-(of a correlated block, say) leaves its condition to demand iteration.
+(of a correlated block, say) leaves its condition to fixpoint re-execution.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class BlockPlanner:
         subquery: Callable[[Expr, list[str]], None],
         add_operator: Callable[[], None] | None = None,
     ) -> bool:
-        """Ask for all that is inside an expression, or leave it to demand iteration.
+        """Ask for all that is inside an expression, or leave it to fixpoint re-execution.
 
         Args:
             root: the expression.

@@ -88,7 +88,7 @@ class BlockRows:
                 raise NotPlanned(DRAWS)
         left = [c for c in self.free if c.span not in self._pushed]
         if self.block.inner and self._are_connected(left) and any(map(self.draws, left)):
-            relations = ", ".join(f"{s.load.table} AS {s.alias}" for s in self.loaded)
+            relations = ", ".join(source.relation for source in self.loaded)
             keep_rows(self.work, self.block, self.loaded, relations, left)
         self.open = [c for c in self.block.conditions if self._stays_open(c)]
         self._left = [c for c in self.free if c in self.open]
@@ -144,10 +144,9 @@ class BlockRows:
 
     def only_source(self, condition: str) -> int | None:
         """A source that no join fills with NULL and that alone decides a condition."""
-        text = f"{self.work.with_clause(self.block)}SELECT ({condition})"
         for number, source in enumerate(self.loaded):
-            relation = f"{source.load.table} AS {source.alias}"
-            if self.block.keeps(number) and self.work.binder.columns(f"{text} FROM {relation}"):
+            query = f"SELECT ({condition}) FROM {source.relation}"
+            if self.block.keeps(number) and self.work.columns(self.block, query):
                 return number
         return None
 
@@ -159,8 +158,7 @@ class BlockRows:
         rejects = (JoinKind.INNER, JoinKind.RIGHT, JoinKind.SEMI, JoinKind.ANTI)
         last = max((i + 1 for i in range(plain) if joins[i].kind in rejects), default=0)
         if not last or number > last or self.block.from_span is None:
-            source = self.loaded[number]
-            return f"{source.load.table} AS {source.alias}"
+            return self.loaded[number].relation
         return self.work.edited.render(TextSpan(self.block.from_span.start, joins[last - 1].end))
 
     def relations_of(self, number: int) -> str:

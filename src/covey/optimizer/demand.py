@@ -64,10 +64,7 @@ class Demand:
         return query, None
 
     def ask(self, call: AICall, loaded: list[LoadedSource]) -> None:
-        """Add an ask step for the rows, and key the call by row ids.
-
-        Args:
-            loaded: the sources its documents may come from.
+        """Add an ask step for the rows, and key the call by row ids of the loaded sources.
 
         Raises:
             NotPlanned: an argument needs several sources.
@@ -83,11 +80,11 @@ class Demand:
         anchor = call.question.anchor
         written = self.work.tokens.cut(call.span)
         documents = tuple(column for _, column in places)
-        lookup = self.work.row_lookup(call, documents, keys)
+        lookup = self.work.row_udf(call, documents, keys)
         ask = Ask(call.index, lookup, documents, keys, query, written, anchor, target=target)
         row_ids = ", ".join(source.row_id for source in sources) or "0"
         self.work.steps.append(ask)
-        self.work.edited.replace(call.span, f"{self.work.calls[lookup].row_lookup}({row_ids})")
+        self.work.edited.replace(call.span, f"{self.work.calls[lookup].row_udf}({row_ids})")
         self.work.planned |= {call.index}
 
     def _place(
@@ -171,7 +168,7 @@ def refuse_blobs(work: Workspace, block: QueryBlock, call: AICall) -> None:
             names = "" if source.names is None else work.tokens.cut(source.names)
             relation = f"{written} AS {quote_name(source.alias)}{names}"
             query = f"SELECT ({work.edited.render(span)}) FROM {relation}"
-            for _, kind in work.binder.columns(work.with_clause(block) + query) or []:
+            for _, kind in work.columns(block, query) or []:
                 _refuse_blob(kind, span, work)
 
 
@@ -187,7 +184,7 @@ def _type_in(source: LoadedSource, text: str, work: Workspace) -> str | None:
     if names is not None and len(names) == 2 and names[0] == source.source.alias.lower():
         return source.columns.get(names[1])
     # With a row id beside it an aggregate does not bind: its document is no row's.
-    query = f"SELECT ({text}), {source.row_id} FROM {source.load.table} AS {source.alias}"
+    query = f"SELECT ({text}), {source.row_id} FROM {source.relation}"
     columns = work.binder.columns(query)
     return None if columns is None else columns[0][1]
 

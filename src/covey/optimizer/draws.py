@@ -2,7 +2,7 @@
 
     WITH s AS (SELECT * FROM t USING SAMPLE 10 ROWS) SELECT … FROM s a JOIN s b ON AI.IF(…)
 
-    before  FROM s a, FROM s b and every round of look-ups draw ten rows each
+    before  FROM s a, FROM s b and every round of UDF calls draw ten rows each
     after   covey_source_1 holds ten rows, and s is SELECT * FROM covey_source_1
 
 So it is with every query in brackets that can be evaluated by itself, with samples of tables,

@@ -41,14 +41,13 @@ def conditions_on_groups(
     tokens = work.tokens
     if _SEVERAL_GROUPINGS & {part for word in tokens.words(group) for part in word.split()}:
         return certain
-    relations = ", ".join(f"{source.load.table} AS {source.alias}" for source in loaded)
+    relations = ", ".join(source.relation for source in loaded)
     aliases, found = _aliases(block, work), certain
     for condition in block.having if aliases is not None else ():
         if condition.calls or not _compares_keys(condition.span, aliases or set(), work):
             continue
         text = work.edited.render(condition.span)
-        query = f"{work.with_clause(block)}SELECT ({text}) FROM {relations}"
-        if work.binder.columns(query) is not None:
+        if work.columns(block, f"SELECT ({text}) FROM {relations}") is not None:
             found.append(text)
     return found
 

@@ -1,7 +1,7 @@
 """LIMIT and EXISTS: stop asking when there are enough rows, and ask nothing about rows they drop.
 
 Asking may stop early only under conditions that reject a row whose calls are not all answered:
-their look-ups give NULL, and `AI.IF(…) IS NULL` would take that for an answer.
+their UDF calls give NULL, and `AI.IF(…) IS NULL` would take that for an answer.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     FROM r JOIN a ON AI.IF(… r, a) JOIN s ON AI.IF(… s, a)
 
-    before  FROM r JOIN a ON look_up(r, a) JOIN s ON look_up(s, a)
+    before  FROM r JOIN a ON udf(r, a) JOIN s ON udf(s, a)
             DuckDB makes all rows of r, a and s of which r and a match, and calls Python for each
     after   FROM pairs_1 CROSS JOIN pairs_2 CROSS JOIN r
             JOIN a ON pairs_1 names r and a  JOIN s ON pairs_2 names s and a
@@ -27,12 +27,7 @@ from covey.plan.nodes import Match, Operator
 
 
 def plan_matches(rows: BlockRows, pipeline: PipelinePlanner) -> None:
-    """Add the steps that gather pairs, and put the pairs into the statement.
-
-    Args:
-        rows: the block, everything in it planned.
-        pipeline: its conditions.
-    """
+    """Add the steps that gather pairs, and put the pairs into a statement that is planned."""
     work, block = rows.work, rows.block
     pairs = [operator for operator in pipeline.operators if _judges_pairs(operator)]
     judged = {operator.passes.sources for operator in pairs if operator.passes is not None}

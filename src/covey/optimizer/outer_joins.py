@@ -10,8 +10,9 @@ conditions over several tables only plain comparisons are taken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 from sqlglot import TokenType
@@ -31,31 +32,30 @@ _OPERANDS = frozenset(
     }
 )  # fmt: skip
 
+_Condition = Expr | Outside
+
 
 def without_needless_outer_joins(
     block: QueryBlock, work: Workspace, outside: Sequence[Outside] = ()
 ) -> None:
-    """Let the joins of a block be of the kind that their rows show, in the text too.
-
-    Args:
-        outside: what blocks around it want of its rows.
-    """
+    """Let the joins of a block be of the kind that their rows show, in the text too."""
     outer = (JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
-    known: dict[tuple[Expr | Outside, int], bool] = {}
+
+    @cache
+    def rejected(condition: _Condition, source: int) -> bool:
+        return _rejects(condition, (block.sources or ())[source], block, work)
+
     changed = any(join.kind in outer for join in block.joins)
     while changed:
         changed = False
         for number, join in enumerate(block.joins):
             later = [j for j in block.joins[number + 1 :] if j.kind is JoinKind.INNER]
-            on = (c for j in later for c in j.on)
-            conditions: list[Expr | Outside] = [*block.where, *on]
+            conditions: list[_Condition] = [*block.where, *(c for j in later for c in j.on)]
             conditions += (o for o in outside if not o.constant)
-            kind = _kind(block, number, conditions, work, known)
+            kind = _kind(join.kind, number, conditions, rejected)
             if kind is not join.kind:
-                joins = list(block.joins)
-                joins[number] = replace(join, kind=kind)
-                block.joins = tuple(joins)
-                changed = True
+                changed, joined = True, replace(join, kind=kind)
+                block.joins = (*block.joins[:number], joined, *block.joins[number + 1 :])
     names = {kind.name for kind in outer}
     for join in block.joins:
         # Planned once more, the block has its kinds, but no edit any more.
@@ -66,24 +66,16 @@ def without_needless_outer_joins(
 
 
 def _kind(
-    block: QueryBlock,
+    kind: JoinKind,
     number: int,
-    conditions: Sequence[Expr | Outside],
-    work: Workspace,
-    known: dict[tuple[Expr | Outside, int], bool],
+    conditions: Sequence[_Condition],
+    rejects: Callable[[_Condition, int], bool],
 ) -> JoinKind:
-    """What a join is, given what must hold of its rows."""
+    """What join `number` is, given what must hold of its rows."""
 
     def rejected(source: int) -> bool:
-        for condition in conditions:
-            key = (condition, source)
-            if key not in known:
-                known[key] = _rejects(condition, (block.sources or ())[source], block, work)
-            if known[key]:
-                return True
-        return False
+        return any(rejects(condition, source) for condition in conditions)
 
-    kind = block.joins[number].kind
     if kind in (JoinKind.RIGHT, JoinKind.FULL) and any(map(rejected, range(number + 1))):
         kind = JoinKind.INNER if kind is JoinKind.RIGHT else JoinKind.LEFT
     if kind in (JoinKind.LEFT, JoinKind.FULL) and rejected(number + 1):
@@ -91,9 +83,7 @@ def _kind(
     return kind
 
 
-def _rejects(
-    condition: Expr | Outside, source: FromItem, block: QueryBlock, work: Workspace
-) -> bool:
+def _rejects(condition: _Condition, source: FromItem, block: QueryBlock, work: Workspace) -> bool:
     """Whether a condition is not TRUE of a row in which a source is NULL."""
     if isinstance(condition, Outside):
         relation = _nulls(source, block, work)

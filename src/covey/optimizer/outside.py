@@ -136,9 +136,8 @@ def _inside(
     relations = _relations(block, work)
     alone = f"SELECT ({written}) FROM (SELECT {columns} FROM {relations}) AS {alias}"
     text = f"(SELECT ({written}) FROM (SELECT {columns}) AS {alias})"
-    prefix = work.with_clause(block)
     queries = (alone, f"SELECT {text} FROM {relations}")
-    binds = all(work.binder.columns(prefix + query) is not None for query in queries)
+    binds = all(work.columns(block, query) is not None for query in queries)
     return Outside(text, constant=False) if binds else None
 
 
@@ -157,8 +156,8 @@ def _items(
     """
     tokens = work.tokens
     first, last = tokens.indexes(select)
-    prefix, relations = work.with_clause(block), _relations(block, work)
-    own = work.binder.columns(f"{prefix}SELECT {work.edited.render(select)} FROM {relations}")
+    query = f"SELECT {work.edited.render(select)} FROM {_relations(block, work)}"
+    own = work.columns(block, query)
     sources = block.sources or ()
     if last - first == 1 and tokens[first].text == "*" and len(sources) == 1:
         alias = quote_name(sources[0].alias)
@@ -172,7 +171,7 @@ def _items(
         lasting = [not work.draws(tokens.span(*each), block) for each in ranges]
     whole = own
     if block.union is not None:
-        whole = work.binder.columns(prefix + work.edited.render(block.union))
+        whole = work.columns(block, work.edited.render(block.union))
     if own is None or whole is None or not len(own) == len(whole) == len(items):
         return []
     return [

@@ -1,11 +1,11 @@
 """The final statement for a stretch of rows, where a result is the sum of such pieces.
 
-    SELECT t.id FROM t WHERE look_up(t.rowid)
-    SELECT t.id FROM t WHERE t.rowid BETWEEN first AND last AND (look_up(t.rowid))
+    SELECT t.id FROM t WHERE udf(t.rowid)
+    SELECT t.id FROM t WHERE t.rowid BETWEEN first AND last AND (udf(t.rowid))
 
 Rows of a piece are final as soon as its stretch of the pipeline's source is through. Not where a
 clause looks at several rows of the result (ORDER BY, GROUP BY, DISTINCT, LIMIT, a window …), for
-a subquery, which each piece would run anew, nor where a call is left to demand iteration.
+a subquery, which each piece would run anew, nor where a call is left to fixpoint re-execution.
 """
 
 from __future__ import annotations

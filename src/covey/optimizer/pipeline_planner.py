@@ -102,7 +102,7 @@ class PipelinePlanner:
         others: list[Step] = [s for s in steps[self._first :] if not isinstance(s, Ask)]
         found = None
         source = rows.loaded.index(_anchor_source(rows))
-        # A condition that was left to demand iteration has its answers only at the end,
+        # A condition that was left to fixpoint re-execution has its answers only at the end,
         # so that no batch can tell how many rows are found.
         if self._needed is not None and len(rows.asked) == len(rows.wanted):
             found = Target(tuple(range(len(rows.loaded))))

@@ -1,7 +1,7 @@
 """Turn a statement whose calls are extracted into a physical plan.
 
 Blocks are planned one by one, inner ones first (`optimizer.block`). A call that no
-block could plan keeps its look-up over texts and runs by demand iteration, which is
+block could plan keeps its UDF call over texts and runs by fixpoint re-execution, which is
 exact for every statement that DuckDB can run.
 """
 
@@ -23,7 +23,7 @@ from covey.optimizer.pieces import plan_pieces
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import UNREAD, PhysicalPlan
 from covey.sql.edited_text import Edits, Replacement
-from covey.sql.extract import ExtractedCalls, text_lookup
+from covey.sql.extract import ExtractedCalls, udf_call
 from covey.sql.from_clause import NotPlanned
 from covey.sql.guards import Context, Guards
 from covey.sql.hints import with_hint
@@ -84,7 +84,7 @@ def make_plan(extracted: ExtractedCalls, objects: TemporaryObjects) -> PhysicalP
 
 
 def _name_outputs(work: Workspace) -> None:
-    """Let output columns without an alias go by what the user wrote, not by a look-up."""
+    """Let output columns without an alias go by what the user wrote, not by a UDF call."""
     for item in (item for block in work.blocks for item in block.items):
         if work.binder.is_unnamed(item):
             written = one_line(work.tokens.cut(item))
@@ -141,7 +141,7 @@ def _plan_all(blocks: list[QueryBlock], work: Workspace) -> None:
 
 
 def _check_text(work: Workspace) -> None:
-    """Let DuckDB bind the statement with its look-ups.
+    """Let DuckDB bind the statement with its UDF calls.
 
     Raises:
         QueryError: DuckDB refuses it.
@@ -153,7 +153,7 @@ def _check_text(work: Workspace) -> None:
             # A constant is read through a subquery, so that it is not folded; some places allow
             # no subquery, and there one prompt too many may be asked.
             for call in work.calls:
-                work.edited.replace(call.span, *text_lookup(call, may_fold=True))
+                work.edited.replace(call.span, *udf_call(call, may_fold=True))
         work.binder.check()
     except QueryError as error:
         raise with_hint(error, work.blocks, work.binder) from None
@@ -207,7 +207,7 @@ def _plan_block(block: QueryBlock, work: Workspace) -> None:
 
 
 def _guard(block: QueryBlock, calls: frozenset[int], guards: Guards, work: Workspace) -> None:
-    """Wrap look-ups that run on demand so that they are read only where they matter."""
+    """Wrap UDF calls that run on demand so that they are read only where they matter."""
     if not calls:
         return
     parts = [block.conditions, *(join.on for join in block.joins if not block.inner)]
@@ -216,21 +216,21 @@ def _guard(block: QueryBlock, calls: frozenset[int], guards: Guards, work: Works
         context = Context.TRUTH if clause in _CONDITIONS else Context.VALUE
         roots += [(expr, context) for expr in expressions]
     wrapped = [_wrapped(guards.wrap(*root), calls, work) for root in roots]
-    wrapped = [lookups for lookups in wrapped if lookups]
+    wrapped = [udf_calls for udf_calls in wrapped if udf_calls]
     # The guards quote parts of the text in other places of it; where that does not bind,
     # asking more than needed is still exact.
-    together = {span: lookup for lookups in wrapped for span, lookup in lookups.items()}
+    together = {span: new for udf_calls in wrapped for span, new in udf_calls.items()}
     if _put(together, work) or len(wrapped) < 2:
         return
-    for lookups in wrapped:
-        _put(lookups, work)
+    for udf_calls in wrapped:
+        _put(udf_calls, work)
 
 
 def _wrapped(
-    lookups: dict[int, Replacement], calls: frozenset[int], work: Workspace
+    udf_calls: dict[int, Replacement], calls: frozenset[int], work: Workspace
 ) -> dict[TextSpan, Replacement]:
-    """The look-ups among some calls that a guard was put on, by place."""
-    new = {work.calls[call].span: lookups[call] for call in calls & lookups.keys()}
+    """The UDF calls among some calls that a guard was put on, by place."""
+    new = {work.calls[call].span: udf_calls[call] for call in calls & udf_calls.keys()}
     return {span: each for span, each in new.items() if each != work.edited.replacement(span)}
 
 

@@ -23,10 +23,11 @@ _AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class LoadedSource:
-    """A source of FROM and the temporary table that stands in for it.
+    """An entry of FROM, `t AS x`, and the temporary table that stands in for it.
 
     Attributes:
-        columns: SQL type by name, lower case.
+        load: the step that fills the table.
+        columns: SQL type by name, lower case: `{"a": "VARCHAR"}`.
         nullable: whether a join fills its columns with NULL.
     """
 
@@ -38,6 +39,11 @@ class LoadedSource:
     @property
     def alias(self) -> str:
         return quote_name(self.source.alias)
+
+    @property
+    def relation(self) -> str:
+        """Its table by its alias, as FROM has it."""
+        return f"{self.load.table} AS {self.alias}"
 
     @property
     def row_id(self) -> str:
@@ -58,12 +64,8 @@ class Mark:
 class Workspace:
     """The text with its edits, and the plan so far.
 
-    Args:
-        extracted: the statement.
-        blocks: its blocks, inner ones first.
-        objects: the temporary tables that planning makes.
-
     Attributes:
+        blocks: of the statement, inner ones first.
         steps: the steps so far.
         planned: calls that are asked ahead.
         on_demand: reasons for calls that are not.
@@ -87,7 +89,7 @@ class Workspace:
         self._objects = objects
         self._named = named_columns(extracted.tokens, blocks)
         self._loaded: dict[TextSpan, LoadedSource] = {}
-        self._row_lookups: dict[Hashable, int] = {}
+        self._row_udfs: dict[Hashable, int] = {}
 
     def innermost(self, span: TextSpan) -> QueryBlock | None:
         """The innermost block around a span."""
@@ -130,11 +132,11 @@ class Workspace:
             return False
         return True
 
-    def row_lookup(
+    def row_udf(
         self, call: AICall, documents: tuple[DocumentColumn, ...], keys: tuple[int, ...]
     ) -> int:
-        """Index of the call whose look-up by row ids a call uses: of one alike, or its own."""
-        return self._row_lookups.setdefault((call.shares, documents, keys), call.index)
+        """Index of the call whose UDF by row ids a call uses: of one alike, or its own."""
+        return self._row_udfs.setdefault((call.shares, documents, keys), call.index)
 
     def prunes(self, mark: Mark) -> bool:
         """Whether a step since the mark drops rows."""
@@ -156,6 +158,10 @@ class Workspace:
         """Whether a text names the alias of another source: a quick no, before binding."""
         others = {source.alias.lower() for source in sources} - {alias.lower()}
         return bool(others & self.tokens.qualifiers(span))
+
+    def columns(self, block: QueryBlock, query: str) -> list[tuple[str, str]] | None:
+        """Names and types of a query that sees what a block does; None where it does not bind."""
+        return self.binder.columns(self.with_clause(block) + query)
 
     def with_clause(self, block: QueryBlock) -> str:
         """The WITH clause that makes visible what the block can see."""
@@ -279,11 +285,7 @@ class Workspace:
     def _decided_by(
         self, block: QueryBlock, source: FromItem, query: str, conditions: list[TextSpan]
     ) -> list[TextSpan]:
-        """The conditions that a source alone can decide.
-
-        Args:
-            query: gives its columns, and can have a WHERE.
-        """
+        """The conditions that a source alone can decide; `query` gives its columns."""
         near = [s for s in conditions if not self.names_other(s, source.alias, block.sources or ())]
         found: list[TextSpan] = []
         # Most can be decided: they are bound together, and halves where one of them cannot.
@@ -350,7 +352,7 @@ class Workspace:
 
     def _columns(self, block: QueryBlock, source: FromItem, relation: str) -> list[tuple[str, str]]:
         """Names and types of the columns of a source that the statement may read."""
-        columns = self.binder.columns(f"{self.with_clause(block)}SELECT * FROM {relation}")
+        columns = self.columns(block, f"SELECT * FROM {relation}")
         if columns is None:
             raise NotPlanned(f"{source.alias} depends on what stands outside it")
         if any(name.lower() == "rowid" for name, _ in columns):

@@ -223,7 +223,7 @@ class PhysicalPlan:
         effects: whether `final` changes something.
         rehearsal: the query inside `final` where `final` has effects (CREATE, INSERT,
             COPY …), without what leaves `traces`: it is run until every answer is there.
-        on_demand: calls that run by demand iteration, with the reason.
+        on_demand: calls that run by fixpoint re-execution, with the reason.
         sources: tables of load steps that `final` reads.
         draws: whether `final` may give other rows each time it runs.
         traces: whether to evaluate something in the text leaves a trace: a sequence moves on.

@@ -70,6 +70,18 @@ def _kind(statement: duckdb.Statement) -> duckdb.StatementType | None:
         return None
 
 
+def has_function(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    """Whether DuckDB knows a function or macro of that name, schema included."""
+    schema, _, plain = name.rpartition(".")
+    query = (
+        "SELECT system.main.count(*) FROM system.main.duckdb_functions()"
+        " WHERE system.main.lower(function_name) = system.main.lower(?)"
+        " AND (? = '' OR system.main.lower(schema_name) = system.main.lower(?))"
+    )
+    rows = connection.execute(query, [plain, schema, schema]).fetchall()
+    return bool(rows[0][0])
+
+
 class Binder:
     """Binds spans of one text on a DuckDB connection.
 
@@ -86,17 +98,6 @@ class Binder:
         self.edited = edited
         self.volatile = Volatile(connection)
         self._tokens = read_tokens(edited.text)
-
-    def has_function(self, name: str) -> bool:
-        """Whether DuckDB knows a function or macro of that name, schema included."""
-        schema, _, plain = name.rpartition(".")
-        query = (
-            "SELECT system.main.count(*) FROM system.main.duckdb_functions()"
-            " WHERE system.main.lower(function_name) = system.main.lower(?)"
-            " AND (? = '' OR system.main.lower(schema_name) = system.main.lower(?))"
-        )
-        rows = self._connection.execute(query, [plain, schema, schema]).fetchall()
-        return bool(rows[0][0])
 
     def in_transaction(self) -> bool:
         """See `in_transaction`."""

@@ -18,7 +18,7 @@ from covey.errors import QueryError
 from covey.logical.calls import AICall
 from covey.logical.text_span import TextSpan
 from covey.sql.bind import Binder
-from covey.sql.dialect import Dialect
+from covey.sql.functions import Dialect
 from covey.sql.text import TokenList, quote_name, quote_text
 
 # Numbers are placeholders, even where a column goes by one.
@@ -70,7 +70,7 @@ def refuse_columns_in_braces(
 
     Args:
         words: of each call.
-        calls: the calls; their look-ups are known to DuckDB, and stand in the binder's text.
+        calls: the calls; their UDFs are known to DuckDB, and called in the binder's text.
         binder: of the statement, which binds.
         dialect: how the mend is written; None is PROMPT.
         scope: what calls have in common that see the same columns.
@@ -125,7 +125,7 @@ def _is_seen(form: str, call: AICall, binder: Binder) -> bool:
 def _refused(form: str, call: AICall, binder: Binder) -> str | None:
     """Why DuckDB does not bind SQL at the place of a call; None where it does."""
     try:
-        binder.check({call.span: [f"{call.text_lookup}(CAST(({form}) AS VARCHAR))"]})
+        binder.check({call.span: [f"{call.text_udf}(CAST(({form}) AS VARCHAR))"]})
     except QueryError as error:
         return error.reason
     return None
@@ -144,11 +144,7 @@ def _forms(content: str) -> Iterator[str]:
 
 
 def _refusal(
-    words: Words,
-    found: dict[str, str],
-    call: AICall,
-    tokens: TokenList,
-    dialect: Dialect | None,
+    words: Words, found: dict[str, str], call: AICall, tokens: TokenList, dialect: Dialect | None
 ) -> QueryError:
     braces, column = next(iter(found.items()))
     start = tokens.text.find(braces, *words.span)
@@ -166,11 +162,7 @@ def _refusal(
 
 
 def _mended(
-    words: Words,
-    found: dict[str, str],
-    call: AICall,
-    tokens: TokenList,
-    dialect: Dialect | None,
+    words: Words, found: dict[str, str], call: AICall, tokens: TokenList, dialect: Dialect | None
 ) -> str:
     """The prompt that was meant."""
     if dialect is Dialect.BIGQUERY:

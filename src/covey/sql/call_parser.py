@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sqlglot import TokenType
 
 from covey.errors import QueryError, UnsupportedError
 from covey.logical.text_span import TextSpan
-from covey.sql.dialect import Dialect, example, function_name, nearest_function, style_of, supported
-from covey.sql.functions import BY_SPELLING, FUNCTIONS, AIFunction, is_foreign
+from covey.sql.functions import (
+    BY_SPELLING,
+    FUNCTIONS,
+    AIFunction,
+    Dialect,
+    example,
+    function_name,
+    is_foreign,
+    nearest_function,
+    style_of,
+    supported,
+)
 from covey.sql.text import TokenList
 
 _ARROWS = (TokenType.FARROW, TokenType.COLON_EQ)
@@ -18,38 +29,42 @@ _ARROWS = (TokenType.FARROW, TokenType.COLON_EQ)
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument as written; `first` and `last` are a token range, end exclusive."""
+    """One argument as written, here `labels => ['a']`.
+
+    Attributes:
+        name: "labels", None where it has none.
+        first, last: the token range of its value, end exclusive.
+        span: the place of its value.
+    """
 
     name: str | None
     first: int
     last: int
+    span: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
 class RawCall:
-    """An AI call as written, not yet understood.
+    """An AI call as written, not yet understood, here `ai_filter(PROMPT('…', t.a))`.
 
     Attributes:
-        function: which function.
-        spelling: how it was written, upper case.
-        first, last: token range of the whole call, end exclusive.
-        name_span: character span of the function's name.
-        arguments: its arguments, in order.
+        function: AI.IF.
+        spelling: "AI_FILTER".
+        span: the whole call.
+        name_span: `ai_filter`.
+        arguments: `PROMPT('…', t.a)`.
     """
 
     function: AIFunction
     spelling: str
-    first: int
-    last: int
+    span: TextSpan
     name_span: TextSpan
     arguments: tuple[Argument, ...]
 
 
 def find_calls(
-    tokens: TokenList,
-    known_to_duckdb: Callable[[str], bool],
-    dialect: Dialect | None = None,
-) -> list[RawCall]:
+    tokens: TokenList, known_to_duckdb: Callable[[str], bool], dialect: Dialect | None = None
+) -> tuple[RawCall, ...]:
     """Every AI call, inner calls before the calls whose arguments they are.
 
     Args:
@@ -61,23 +76,34 @@ def find_calls(
         QueryError: an AI function that nobody has; names the nearest.
         UnsupportedError: an AI function of another vendor.
     """
+    for spelling, _, span in _names(tokens):
+        if spelling not in BY_SPELLING and not known_to_duckdb(spelling.lower()):
+            _refuse(spelling, span, tokens.text, dialect)
+    return _calls(tokens)
+
+
+@lru_cache(maxsize=16)
+def _calls(tokens: TokenList) -> tuple[RawCall, ...]:
     calls = []
-    for i in range(len(tokens)):
-        found = _name_at(tokens, i)
-        if found is None or _is_definition(tokens, i, found[1]):
-            continue
-        spelling, opening = found
-        span = TextSpan(tokens[i].start, tokens[opening - 1].end)
-        function = BY_SPELLING.get(spelling)
-        if function is None:
-            if not known_to_duckdb(spelling.lower()):
-                _refuse(spelling, span, tokens.text, dialect)
-            continue
-        closing = tokens.partner[opening]
-        arguments = tuple(_arguments(tokens, opening + 1, closing))
-        calls.append(RawCall(function, spelling, i, closing + 1, span, arguments))
+    for spelling, opening, span in _names(tokens):
+        if spelling in BY_SPELLING:
+            closing = tokens.partner[opening]
+            arguments = tuple(_arguments(tokens, opening + 1, closing))
+            whole = TextSpan(span.start, tokens[closing].end)
+            calls.append(RawCall(BY_SPELLING[spelling], spelling, whole, span, arguments))
     # A call that ends earlier is either apart from or inside one that ends later.
-    return sorted(calls, key=lambda call: call.last)
+    return tuple(sorted(calls, key=lambda call: call.span.end))
+
+
+@lru_cache(maxsize=16)
+def _names(tokens: TokenList) -> list[tuple[str, int, TextSpan]]:
+    """What is called as AI functions are: spelling, index of the bracket, place of the name."""
+    named = ((i, _name_at(tokens, i)) for i in range(len(tokens)))
+    return [
+        (*found, TextSpan(tokens[i].start, tokens[found[1] - 1].end))
+        for i, found in named
+        if found is not None and not _is_definition(tokens, i, found[1])
+    ]
 
 
 def _name_at(tokens: TokenList, i: int) -> tuple[str, int] | None:
@@ -142,7 +168,8 @@ def _arguments(tokens: TokenList, start: int, end: int) -> list[Argument]:
     for first, last in split_arguments(tokens, start, end):
         named = last - first > 2 and tokens[first + 1].kind in _ARROWS
         name = tokens[first].text.lower() if named else None
-        arguments.append(Argument(name, first + 2 * named, last))
+        first += 2 * named
+        arguments.append(Argument(name, first, last, tokens.span(first, last)))
     return arguments
 
 

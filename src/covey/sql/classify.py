@@ -8,6 +8,7 @@ import difflib
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlglot import TokenType
@@ -18,7 +19,7 @@ from covey.prompts.question import LETTERS, Label, Method, QuestionKind
 from covey.sql.bind import Binder, shown
 from covey.sql.braces import Purpose, Words
 from covey.sql.call_parser import Argument, RawCall
-from covey.sql.dialect import example
+from covey.sql.functions import example
 from covey.sql.options import Arguments
 from covey.sql.text import TokenList
 
@@ -86,11 +87,9 @@ def read_classification(
 
 def _words(argument: Argument | None, tokens: TokenList) -> tuple[Words, ...]:
     """The texts of a list of labels; none of a subquery, which gives labels of other rows."""
-    if (
-        argument is None
-        or not tokens.is_open(argument.first)
-        or tokens.begins_query(argument.first + 1)
-    ):
+    if argument is None or not tokens.is_open(argument.first):
+        return ()
+    if tokens.begins_query(argument.first + 1):
         return ()
     return tuple(
         Words(tokens[i].text, tokens.span(i, i + 1), Purpose.LABEL)
@@ -136,24 +135,18 @@ def _fallback(given: Arguments, labels: tuple[Label, ...]) -> str | None:
     if option is None or option.value is False:
         return None
     if not isinstance(option.value, str) and option.value is not True:
-        raise given.wrong("none_of_these", "a label or TRUE", option, "Write 'other'.")
+        raise given.wrong("none_of_these", "a label or TRUE", "Write 'other'.")
     text = _NONE if option.value is True else option.value
 
-    def refuse(reason: str, hint: str) -> QueryError:
-        return given.refuse("none_of_these", reason, hint)
-
-    check_labels([*labels, Label(text)], refuse)
+    check_labels([*labels, Label(text)], partial(given.refuse, "none_of_these"))
     return text
 
 
 def _top_k(given: Arguments, count: int) -> int | None:
     option = given.options.get("top_k")
-    if option is None:
-        return None
-    value = option.value
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= count:
-        return value
-    raise given.wrong("top_k", f"a whole number from 1 to {count}", option, "Write top_k => 2.")
+    if option is None or (type(option.value) is int and 1 <= option.value <= count):
+        return None if option is None else option.value
+    raise given.wrong("top_k", f"a whole number from 1 to {count}", "Write top_k => 2.")
 
 
 def _method(
@@ -205,10 +198,10 @@ def read_labels(
     if argument is None:
         raise tokens.error(
             f"{raw.spelling} needs its labels",
-            tokens.span(raw.first, raw.last),
+            raw.span,
             f"Write {example(raw.function, None, raw.spelling)}.",
         )
-    span = tokens.span(argument.first, argument.last)
+    span = argument.span
 
     def refuse(reason: str, hint: str = _HINT) -> QueryError:
         return tokens.error(reason, span, hint)

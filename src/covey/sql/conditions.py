@@ -5,8 +5,7 @@ from __future__ import annotations
 from sqlglot import TokenType
 
 from covey.logical.calls import AICall, OnError, Reading
-from covey.sql.dialect import function_name, style_of
-from covey.sql.functions import BY_SPELLING
+from covey.sql.functions import BY_SPELLING, function_name, style_of
 from covey.sql.text import CLAUSES, JOIN_PREFIXES, SET_OPERATIONS, TokenList, quote_text
 
 # What a condition stands behind, and what may stand behind it, but for brackets.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right, insort
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 
 from covey.logical.text_span import TextSpan
@@ -86,8 +87,8 @@ class EditedText:
     def _written(self, span: TextSpan, also: Edits = NO_EDITS) -> _Writer:
         new = [_place(edit) for edit in also if edit not in self._edits]
         places = sorted([*self._places, *new]) if new else self._places
-        edits = {**self._edits, **also} if also else self._edits
-        writer = _Writer(self.text, edits, places)
+        # Later maps are looked into where the first has no such edit.
+        writer = _Writer(self.text, ChainMap({**also}, self._edits), places)
         writer.write(span)
         return writer
 

@@ -33,7 +33,7 @@ def read_examples(
     if option is None:
         return ()
     if not isinstance(option.value, list | tuple) or not option.value:
-        raise given.wrong("examples", "a list of inputs and answers", option, _HINT)
+        raise given.wrong("examples", "a list of inputs and answers", _HINT)
     if not arity:
         raise given.refuse("examples", "A prompt without a document has no examples", _HINT)
     found: list[Example] = []

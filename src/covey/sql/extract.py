@@ -1,9 +1,10 @@
-"""Lift the AI calls out of a text: each becomes a look-up that DuckDB can run."""
+"""Take the AI calls out of a text: each becomes the call of a UDF."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import duckdb
 from sqlglot import TokenType
@@ -11,14 +12,14 @@ from sqlglot import TokenType
 from covey.logical.calls import AICall, Reading
 from covey.logical.text_span import TextSpan
 from covey.prompts.question import Method, Question, QuestionKind, parse_template
-from covey.sql.bind import Binder
+from covey.sql.bind import Binder, has_function
 from covey.sql.braces import Purpose, Words, refuse_columns_in_braces
 from covey.sql.call_parser import RawCall, check, check_templates, detect, find_calls
 from covey.sql.classify import read_classification
 from covey.sql.conditions import refuse_as_condition
-from covey.sql.dialect import Dialect, example
 from covey.sql.edited_text import EditedText
 from covey.sql.examples import read_calibration, read_examples
+from covey.sql.functions import Dialect, example
 from covey.sql.options import Arguments
 from covey.sql.prompt import read_prompt
 from covey.sql.statements import refuse_kept_calls
@@ -27,10 +28,10 @@ from covey.sql.text import TokenList, read_tokens
 
 @dataclass(slots=True)
 class ExtractedCalls:
-    """A statement whose AI calls are known and replaced by look-ups.
+    """A statement whose AI calls are known and replaced by calls of UDFs.
 
     Attributes:
-        edited: the same text with every call replaced by its look-up over texts.
+        edited: the same text with every call replaced by its UDF call over texts.
         calls: the calls; `calls[i].index == i`.
         binder: DuckDB's view of the edited text.
         words: of each call its constant words.
@@ -45,7 +46,7 @@ class ExtractedCalls:
     dialect: Dialect | None
 
     def refuse_columns_in_braces(self, scope: Callable[[AICall], Hashable]) -> None:
-        """See `covey.sql.braces`; the statement binds, and its look-ups are known to DuckDB."""
+        """See `covey.sql.braces`; the statement binds, and its UDFs are known to DuckDB."""
         refuse_columns_in_braces(
             self.words, self.calls, self.tokens, self.binder, self.dialect, scope
         )
@@ -63,7 +64,7 @@ def extract_calls(
         sql: the statement.
         connection: where its names are known.
         dialect: whose spelling alone is accepted; None accepts both.
-        prefix: of the names of the look-ups, free on the connection.
+        prefix: of the names of the UDFs, free on the connection.
 
     Raises:
         QueryError: a call is wrong; says where, why and the mend.
@@ -78,10 +79,11 @@ def extract_calls(
     grouped = "GROUP BY" in tokens.words(tokens.whole)
     sharing: dict[Hashable, int] = {}
     templates: dict[tuple[str | int, ...], str] = {}
-    found = find_calls(tokens, binder.has_function, dialect)
+    known = partial(has_function, connection)
+    found = find_calls(tokens, known, dialect)
     words: list[tuple[Words, ...]] = []
     fixed = dialect
-    check_templates(found, tokens, dialect, binder.has_function)
+    check_templates(found, tokens, dialect, known)
     refuse_kept_calls(tokens, found)
     if dialect is None:
         dialect = detect(found, tokens)
@@ -99,7 +101,7 @@ def extract_calls(
         shares = sharing.setdefault(_asked(call), call.index) if grouped else same_as
         call = replace(call, same_as=same_as, shares=shares, prefix=prefix)
         calls.append(call)
-        edited.replace(call.span, *text_lookup(call))
+        edited.replace(call.span, *udf_call(call))
     return ExtractedCalls(tokens, edited, _share_scores(calls), binder, words, fixed)
 
 
@@ -114,14 +116,14 @@ def _asked(call: AICall) -> tuple[Hashable, ...]:
     return call.reading, call.question, call.options
 
 
-def text_lookup(call: AICall, may_fold: bool = False) -> list[str | TextSpan]:
-    """The look-up of a call over the texts of its documents.
+def udf_call(call: AICall, may_fold: bool = False) -> list[str | TextSpan]:
+    """The call of the UDF that stands for an AI call, over the texts of its documents.
 
     Args:
         may_fold: whether DuckDB may look a constant up while it binds, for rows that may
             not exist. A subquery in its arguments keeps it from that.
     """
-    parts: list[str | TextSpan] = [f"{call.text_lookup}("]
+    parts: list[str | TextSpan] = [f"{call.text_udf}("]
     for number, span in enumerate(call.arguments):
         parts += [", CAST((" if number else "CAST((", span, ") AS VARCHAR)"]
     if call.constant and not may_fold:
@@ -141,7 +143,7 @@ def _read_call(
     if argument is None:
         raise tokens.error(
             f"{raw.spelling} needs a text argument",
-            tokens.span(raw.first, raw.last),
+            raw.span,
             f"Write {example(raw.function, dialect, raw.spelling)}.",
         )
     prompt = read_prompt(tokens, argument.first, argument.last, binder)
@@ -187,7 +189,7 @@ def _read_call(
         reading=reading,
         question=question,
         arguments=prompt.arguments,
-        span=tokens.span(raw.first, raw.last),
+        span=raw.span,
         name_span=raw.name_span,
         same_as=index,
         shares=index,

@@ -14,7 +14,7 @@ from covey.sql.text import JOIN_PREFIXES, QUERY_STARTS, TokenList
 
 
 class NotPlanned(Exception):
-    """A form that is left to demand iteration; the text says which."""
+    """A form that is left to fixpoint re-execution; the text says which."""
 
 
 def read_from(

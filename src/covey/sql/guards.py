@@ -1,9 +1,9 @@
 """Ask only where the answer can still matter: SQL's three-valued logic as guards.
 
-A look-up inside `a OR (b AND ai)` is needed only where `a` is not TRUE and `b` is not
-FALSE. Each look-up is wrapped in CASE WHEN guard THEN look-up END for every sibling
+A UDF call inside `a OR (b AND ai)` is needed only where `a` is not TRUE and `b` is not
+FALSE. Each UDF call is wrapped in CASE WHEN guard THEN call END for every sibling
 that is evaluated before it; DuckDB evaluates CASE lazily. Where a guard fails, the
-value of the look-up cannot change the value of the whole expression, so NULL will do.
+value of the UDF call cannot change the value of the whole expression, so NULL will do.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Context(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Siblings that are evaluated first, and what must hold of them.
+    """Siblings that are evaluated first, and what must hold of them: `(a OR b) IS NOT TRUE`.
 
     Attributes:
-        exprs: the siblings, mostly one.
-        test: a predicate behind them, such as IS TRUE.
-        operand: where given, the predicate is on `operand = expr`.
-        word: AND or OR, between several.
+        exprs: the siblings, mostly one: a, b.
+        test: the predicate behind them, "IS NOT TRUE".
+        operand: x, where the predicate is on `(x = a)`, as in `CASE x WHEN a …`.
+        word: "OR", between several.
     """
 
     exprs: tuple[Expr, ...]
@@ -59,7 +59,7 @@ class Guards:
         direct: the calls that belong to the block. A call inside a subquery is never
             guarded from outside it: names could change their meaning.
         order: sorts siblings that hold calls by the order in which they are asked.
-        edited: holds the bare look-up of every call as the edit of its span.
+        edited: holds the bare UDF call of every call as the edit of its span.
         holds: whether an expression has one value however often it is evaluated; another
             is no guard, which is a second evaluation.
     """
@@ -184,7 +184,7 @@ class Guards:
         return []
 
     def wrap(self, expr: Expr, context: Context) -> dict[int, Replacement]:
-        """The look-up of each direct call inside `expr`, under the guards inside `expr`."""
+        """The UDF call of each direct call inside `expr`, under the guards inside `expr`."""
         key, version = (expr.kind, expr.span, context), self._edited.version(expr.span)
         known = self._wrapped.get(key)
         if known is not None and known[0] == version:
@@ -194,10 +194,10 @@ class Guards:
             direct = part.calls & self._direct
             if not direct:
                 continue
-            lookups = self.wrap(part, inner)
+            udf_calls = self.wrap(part, inner)
             texts = [self.text(guard) for guard in guards]
             for call in direct:
-                bare = lookups.get(call) or self._edited.replacement(self._calls[call].span)
+                bare = udf_calls.get(call) or self._edited.replacement(self._calls[call].span)
                 wrapped[call] = nest(texts, bare)
         self._wrapped[key] = version, wrapped
         return wrapped
@@ -215,8 +215,8 @@ class Guards:
         version = self._edited.version(expr.span)
         known = self._texts.get(expr.span)
         if known is None or known[0] != version:
-            lookups = self.wrap(expr, Context.VALUE)
-            guarded = {self._calls[call].span: lookup for call, lookup in lookups.items()}
+            udf_calls = self.wrap(expr, Context.VALUE)
+            guarded = {self._calls[call].span: udf_call for call, udf_call in udf_calls.items()}
             known = self._texts[expr.span] = version, self._edited.render(expr.span, guarded)
         return known[1]
 
@@ -225,10 +225,10 @@ def _holds(expr: Expr, item: Expr) -> bool:
     return any(part is item or _holds(part, item) for part in expr.parts)
 
 
-def nest(guards: list[str], lookup: Replacement) -> Replacement:
-    """`lookup` where every guard holds, else NULL; a guard is read only if those before hold."""
+def nest(guards: list[str], udf_call: Replacement) -> Replacement:
+    """`udf_call` where every guard holds, else NULL; a guard is read only if those before hold."""
     opening = "".join(f"CASE WHEN {guard} THEN " for guard in guards)
-    return (opening, *lookup, " END" * len(guards))
+    return (opening, *udf_call, " END" * len(guards))
 
 
 def _of_case(

@@ -26,7 +26,7 @@ def with_written_names(error: QueryError, calls: list[AICall]) -> QueryError:
     """The same error, with AI functions called as the user wrote them."""
     if not calls:
         return error
-    lookup = re.compile(rf'"?\b{calls[0].prefix}_(?:rows_)?(?P<index>\d+)\b"?', re.IGNORECASE)
+    udf = re.compile(rf'"?\b{calls[0].prefix}_(?:rows_)?(?P<index>\d+)\b"?', re.IGNORECASE)
 
     def written(match: re.Match[str]) -> str:
         index = int(match["index"])
@@ -34,7 +34,7 @@ def with_written_names(error: QueryError, calls: list[AICall]) -> QueryError:
             return match[0]
         return error.sql[slice(*calls[index].name_span)]
 
-    return error.replaced(reason=lookup.sub(written, error.reason))
+    return error.replaced(reason=udf.sub(written, error.reason))
 
 
 def with_hint(error: QueryError, blocks: list[QueryBlock], binder: Binder) -> QueryError:

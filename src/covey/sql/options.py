@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +12,13 @@ from covey.logical.calls import CallOptions, LongDocuments, OnError
 from covey.logical.text_span import TextSpan
 from covey.sql.bind import Binder, shown
 from covey.sql.call_parser import Argument, RawCall
-from covey.sql.dialect import Dialect, several_columns
-from covey.sql.functions import IGNORED_OPTIONS, PLANNED_OPTIONS, nearest_option
+from covey.sql.functions import (
+    IGNORED_OPTIONS,
+    PLANNED_OPTIONS,
+    Dialect,
+    nearest_option,
+    several_columns,
+)
 from covey.sql.text import TokenList
 
 # Other names of parameters.
@@ -30,12 +34,7 @@ class Given:
 
 
 class Arguments:
-    """The arguments of one call, by name.
-
-    Args:
-        raw: the call.
-        binder: evaluates constants.
-        dialect: how messages spell.
+    """The arguments of one call, by name; the binder evaluates constants.
 
     Attributes:
         parameters: what was given for each parameter of the function.
@@ -58,32 +57,20 @@ class Arguments:
         self.options: dict[str, Given] = {}
         places = iter(raw.function.parameters)
         for argument in raw.arguments:
-            if argument.name is None:
-                name = next(places, None)
-                if name is None:
-                    self._trailing(argument)
-                else:
-                    self._parameter(name, argument)
-            elif argument.name in raw.function.parameters:
-                self._parameter(argument.name, argument)
-            elif argument.name in _ALSO and _ALSO[argument.name] in raw.function.parameters:
-                self._parameter(_ALSO[argument.name], argument)
-            else:
-                span = tokens.span(argument.first, argument.last)
-                name_span = tokens.span(argument.first - 2, argument.first - 1)
-                if self._is_known(argument.name, name_span):
-                    self._option(argument.name, binder.constant(span), span)
-
-    def _parameter(self, name: str, argument: Argument) -> None:
-        if name in self.parameters:
-            span = self._tokens.span(argument.first, argument.last)
-            raise self._twice(f"The argument {name}", span)
-        self.parameters[name] = argument
+            name = next(places, None) if argument.name is None else argument.name
+            name = _ALSO.get(name or "", name)
+            if name in raw.function.parameters:
+                if name in self.parameters:
+                    raise self._twice(f"The argument {name}", argument.span)
+                self.parameters[name] = argument
+            elif argument.name is None:
+                self._trailing(argument)
+            elif self._is_known(argument.name, tokens[argument.first - 2].span):
+                self._option(argument.name, binder.constant(argument.span), argument.span)
 
     def _trailing(self, argument: Argument) -> None:
         """A positional argument behind the parameters: options, or return_error_details."""
-        span = self._tokens.span(argument.first, argument.last)
-        value = self._binder.constant(span)
+        span, value = argument.span, self._binder.constant(argument.span)
         if isinstance(value, bool):
             self._option("return_error_details", value, span)
         elif isinstance(value, dict):
@@ -133,11 +120,8 @@ class Arguments:
                 hint=f"Leave it out. {raw.spelling} has {', '.join(raw.function.options)}.",
             )
         near = nearest_option(name, raw.function)
-        raise self._tokens.error(
-            f"{raw.spelling} has no option {name}",
-            span,
-            f"Did you mean {near}?" if near else f"It has {', '.join(raw.function.options)}.",
-        )
+        hint = f"Did you mean {near}?" if near else f"It has {', '.join(raw.function.options)}."
+        raise self._tokens.error(f"{raw.spelling} has no option {name}", span, hint)
 
     def text(self, name: str) -> str | None:
         """The value of an option that is a text.
@@ -148,7 +132,7 @@ class Arguments:
         given = self.options.get(name)
         if given is None or isinstance(given.value, str):
             return None if given is None else given.value
-        raise self.wrong(name, "a text", given, "Write it in single quotes.")
+        raise self.wrong(name, "a text", "Write it in single quotes.")
 
     def flag(self, name: str) -> bool:
         """The value of an option that is TRUE or FALSE; FALSE where it is not given.
@@ -159,7 +143,7 @@ class Arguments:
         given = self.options.get(name)
         if given is None or isinstance(given.value, bool):
             return given is not None and given.value
-        raise self.wrong(name, "TRUE or FALSE", given, "Write TRUE.")
+        raise self.wrong(name, "TRUE or FALSE", "Write TRUE.")
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str | None:
         """The value of an option that is one of some texts, in lower case.
@@ -174,12 +158,11 @@ class Arguments:
             return given.value.lower()
         *others, last = (repr(choice) for choice in choices)
         what = f"{', '.join(others)} or {last}" if others else last
-        raise self.wrong(name, what, given, "Write it in single quotes.")
+        raise self.wrong(name, what, "Write it in single quotes.")
 
     def refuse(self, name: str, reason: str, hint: str) -> QueryError:
         """An error at the place of an option."""
-        span = self.options[name].span
-        return self._tokens.error(reason, span, hint)
+        return self._tokens.error(reason, self.options[name].span, hint)
 
     def anchor(self, arguments: tuple[TextSpan, ...]) -> int:
         """The anchor as a placeholder number, from a number or an alias of its argument.
@@ -225,7 +208,6 @@ class Arguments:
             raise self.wrong(
                 "long_documents",
                 "'error', 'truncate' or 'split'",
-                chosen,
                 "'error' makes a row fail whose document is longer than the model's context; "
                 "'truncate' asks about its beginning, 'split' about each part.",
             )
@@ -236,41 +218,34 @@ class Arguments:
         if given is None:
             return None
         if isinstance(given.value, bool) or not _is_share(given.value):
-            raise self.wrong(name, "a number from 0 to 1", given, "Write it as 0.25.")
+            raise self.wrong(name, "a number from 0 to 1", "Write it as 0.25.")
         return float(given.value)
 
     def _on_error(self) -> OnError:
         chosen = self.options.get("on_error")
-        details = self.options.get("return_error_details")
         if chosen is not None and chosen.value not in [choice.value for choice in OnError]:
             raise self.wrong(
                 "on_error",
                 "'null', 'fail' or 'value'",
-                chosen,
                 "'null' makes a failed row NULL and counts it; 'fail' ends the query; 'value' "
                 "gives a struct of value and error.",
             )
         wanted = OnError.VALUE if self.flag("return_error_details") else None
         if chosen is None:
             return wanted or OnError.NULL
-        if details is not None and wanted not in (None, OnError(chosen.value)):
-            raise self._tokens.error(
-                "on_error and return_error_details contradict each other",
-                details.span,
-                "Leave one of them out.",
-            )
+        if wanted not in (None, OnError(chosen.value)):
+            reason = "on_error and return_error_details contradict each other"
+            raise self.refuse("return_error_details", reason, "Leave one of them out.")
         return OnError(chosen.value)
 
-    def wrong(self, name: str, what: str, given: Given, hint: str) -> QueryError:
+    def wrong(self, name: str, what: str, hint: str) -> QueryError:
         """An error about an option's value."""
-        return self._tokens.error(
-            f"The option {name} must be {what}, not {shown(given.value)}", given.span, hint
-        )
+        value = shown(self.options[name].value)
+        return self.refuse(name, f"The option {name} must be {what}, not {value}", hint)
 
 
 def _is_share(value: Any) -> bool:
     try:
-        number = float(value)
+        return 0.0 <= float(value) <= 1.0
     except (TypeError, ValueError):
         return False
-    return math.isfinite(number) and 0.0 <= number <= 1.0

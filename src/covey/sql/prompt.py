@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from sqlglot import TokenType
 
-from covey.errors import QueryError
 from covey.logical.text_span import TextSpan
 from covey.prompts.question import escape_braces, parse_template
 from covey.sql.bind import Binder
@@ -23,9 +22,11 @@ _TUPLE_NAMES = ("STRUCT", "ROW")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A template and the spans of the expressions that its placeholders stand for.
+    """A prompt, here `PROMPT('Is {0} in {1}?', t.a, u.b)`.
 
     Attributes:
+        template: "Is {0} in {1}?".
+        arguments: places of what its placeholders stand for, `t.a` and `u.b`.
         words: the constant words in which a reader may look for placeholders.
     """
 
@@ -72,30 +73,29 @@ def _words(tokens: TokenList, first: int, last: int) -> tuple[Words, ...]:
     for i in tokens.top_level(first, last):
         if tokens[i].kind in (TokenType.STRING, TokenType.BYTE_STRING):
             found.append(Words(tokens[i].text, tokens.span(i, i + 1)))
-        elif tokens[i].kind is TokenType.L_PAREN:
-            behind_name = i > first and tokens[i - 1].is_name
-            if (tokens[i - 1].word if behind_name else "") in _JOINS_TEXTS:
-                found += _words(tokens, i + 1, tokens.partner[i])
+        elif tokens[i].kind is TokenType.L_PAREN and (
+            i == first or not tokens[i - 1].is_name or tokens[i - 1].word in _JOINS_TEXTS
+        ):
+            found += _words(tokens, i + 1, tokens.partner[i])
     return tuple(found)
 
 
 def _called(tokens: TokenList, first: int, last: int) -> int | None:
     """Index of the bracket when the whole range is `(…)` or `name(…)`."""
-    for opening in (first, first + 1):
-        if (
-            opening < last
-            and tokens[opening].kind is TokenType.L_PAREN
-            and tokens.partner[opening] == last - 1
-        ):
-            return opening
-    return None
+    return next(
+        (
+            opening
+            for opening in (first, first + 1)
+            if tokens.kind(opening) is TokenType.L_PAREN and tokens.in_brackets(opening, last)
+        ),
+        None,
+    )
 
 
 def _literal(tokens: TokenList, first: int, last: int) -> str | None:
     """The text of a range that is one plain string literal."""
-    if last - first == 1 and tokens[first].kind is TokenType.STRING:
-        return tokens[first].text
-    return None
+    is_literal = last - first == 1 and tokens[first].kind is TokenType.STRING
+    return tokens[first].text if is_literal else None
 
 
 def _read_template(tokens: TokenList, first: int, opening: int, binder: Binder) -> Prompt:
@@ -127,23 +127,22 @@ def _read_template(tokens: TokenList, first: int, opening: int, binder: Binder) 
                 "Name the columns, or write COLUMNS(*) for a call about each of them.",
             )
     arguments = tuple(tokens.span(a, b) for a, b in rest)
-    _check_placeholders(tokens.text, template, span, arguments)
+    _check_placeholders(tokens, template, span, arguments)
     return Prompt(template, arguments, (Words(template, span),))
 
 
 def _check_placeholders(
-    sql: str, template: str, template_span: TextSpan, arguments: tuple[TextSpan, ...]
+    tokens: TokenList, template: str, template_span: TextSpan, arguments: tuple[TextSpan, ...]
 ) -> None:
     used = {piece for piece in parse_template(template) if isinstance(piece, int)}
     for number in sorted(used):
         if number >= len(arguments):
             count = len(arguments)
             behind = f"{count} argument{'' if count == 1 else 's'} follow{'s' * (count == 1)}"
-            raise QueryError(
+            raise tokens.error(
                 f"The placeholder {{{number}}} has no argument: {behind} the text",
-                sql=sql,
-                span=template_span,
-                hint="Add the argument, or write {{ and }} for literal braces.",
+                template_span,
+                "Add the argument, or write {{ and }} for literal braces.",
             )
     named = NAMED_OR_EMPTY.search(template)
     for number, span in enumerate(arguments):
@@ -151,12 +150,8 @@ def _check_placeholders(
             hint = f"Put {{{number}}} where it belongs, or remove the argument."
             if named is not None:
                 hint = f"{named[0]} is plain text: placeholders are numbers. {hint}"
-            raise QueryError(
-                f"This argument has no placeholder: the text has no {{{number}}}",
-                sql=sql,
-                span=span,
-                hint=hint,
-            )
+            reason = f"This argument has no placeholder: the text has no {{{number}}}"
+            raise tokens.error(reason, span, hint)
 
 
 def _read_tuple(tokens: TokenList, fields: list[tuple[int, int]]) -> Prompt:

@@ -8,8 +8,9 @@ and reported at the place where they were written.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from covey.errors import QueryError
 from covey.logical.text_span import TextSpan
@@ -27,7 +28,7 @@ class SourceText:
 class Fragment:
     """A part of a rewritten text; `at` is its offset in what was written.
 
-    A piece without `written` is glue, and a mistake in it is shown at the piece behind.
+    A fragment without `written` is glue, and a mistake in it is shown at the fragment behind.
     `end` is the offset behind what was written where that is another text: `?` for a value.
     """
 
@@ -38,26 +39,32 @@ class Fragment:
 
 
 class RewrittenSql:
-    """A text put together from pieces."""
+    """A text put together from fragments."""
 
-    def __init__(self, pieces: Iterable[Fragment]) -> None:
-        self._pieces = [piece for piece in pieces if piece.text]
-        self.text = "".join(piece.text for piece in self._pieces)
-        self._starts = []
-        length = 0
-        for piece in self._pieces:
-            self._starts.append(length)
-            length += len(piece.text)
+    def __init__(self, fragments: Iterable[Fragment]) -> None:
+        self.fragments = [fragment for fragment in fragments if fragment.text]
+        self.text = "".join(fragment.text for fragment in self.fragments)
+        self._starts = [0, *accumulate(len(fragment.text) for fragment in self.fragments)][:-1]
 
     def part(self, start: int, end: int) -> list[Fragment]:
-        """The pieces of the characters [start, end)."""
+        """The fragments of the characters [start, end)."""
         found = []
-        for begin, piece in zip(self._starts, self._pieces, strict=True):
-            first, last = max(start - begin, 0), min(end - begin, len(piece.text))
+        for begin, fragment in zip(self._starts, self.fragments, strict=True):
+            first, last = max(start - begin, 0), min(end - begin, len(fragment.text))
             if first < last:
-                at = piece.at if piece.end is not None else piece.at + first
-                found.append(Fragment(piece.text[first:last], piece.written, at, piece.end))
+                at = fragment.at if fragment.end is not None else fragment.at + first
+                found.append(
+                    Fragment(fragment.text[first:last], fragment.written, at, fragment.end)
+                )
         return found
+
+    def edited(self, edits: Iterable[tuple[TextSpan, Sequence[Fragment]]]) -> RewrittenSql:
+        """The same text with fragments in the places of some spans, which do not overlap."""
+        fragments, at = list[Fragment](), 0
+        for span, new in sorted(edits, key=lambda edit: edit[0]):
+            fragments += [*self.part(at, span.start), *new]
+            at = span.end
+        return RewrittenSql([*fragments, *self.part(at, len(self.text))])
 
     def locate(self, error: QueryError, done: str | None = None) -> QueryError:
         """The same error at the place where the wrong part was written.
@@ -71,20 +78,20 @@ class RewrittenSql:
             number = bisect_right(self._starts, span[0]) - 1
             begin = self._starts[number]
             behind = next(
-                (i for i in range(number, len(self._pieces)) if self._pieces[i].written), number
+                (i for i in range(number, len(self.fragments)) if self.fragments[i].written), number
             )
-            piece = self._pieces[behind]
-            if piece.written is not None:
-                sql = piece.written.sql
-                span = self._place(piece, span, begin if behind == number else span[0])
-                if piece.written.view is not None:
-                    reason = f"In the view {piece.written.view}: {reason}"
+            fragment = self.fragments[behind]
+            if fragment.written is not None:
+                sql = fragment.written.sql
+                span = self._place(fragment, span, begin if behind == number else span[0])
+                if fragment.written.view is not None:
+                    reason = f"In the view {fragment.written.view}: {reason}"
         return error.replaced(reason=reason, sql=sql, span=span, done=done or error.done)
 
     @staticmethod
-    def _place(piece: Fragment, span: tuple[int, int], begin: int) -> TextSpan:
-        if piece.end is not None:
-            return TextSpan(piece.at, piece.end)
-        start = piece.at + span[0] - begin
-        end = piece.at + min(span[1] - begin, len(piece.text))
+    def _place(fragment: Fragment, span: tuple[int, int], begin: int) -> TextSpan:
+        if fragment.end is not None:
+            return TextSpan(fragment.at, fragment.end)
+        start = fragment.at + span[0] - begin
+        end = fragment.at + min(span[1] - begin, len(fragment.text))
         return TextSpan(start, max(start + 1, end))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import TokenType
@@ -16,15 +17,15 @@ _CHANGES = ("UPDATE", "DELETE", "MERGE", "INSERT")
 
 @dataclass(frozen=True, slots=True)
 class ViewDefinition:
-    """CREATE VIEW, in parts.
+    """CREATE VIEW, in parts, here `CREATE TEMP VIEW IF NOT EXISTS main.v (a, b) AS SELECT …`.
 
     Attributes:
-        head: `CREATE`, or with `OR REPLACE`, `TEMP`; up to VIEW.
+        head: "CREATE TEMP VIEW".
         temporary: whether it says TEMP.
         if_not_exists: whether it says IF NOT EXISTS.
-        path: the name, with its catalogue and schema where given.
-        columns: the column names as written, brackets included; "" where there are none.
-        query: span of the query.
+        path: ("main", "v").
+        columns: "(a, b)"; "" where there are none.
+        query: place of `SELECT …`.
     """
 
     head: str
@@ -166,7 +167,7 @@ _MANNERS = (
 )
 
 
-def refuse_kept_calls(tokens: TokenList, calls: list[RawCall]) -> None:
+def refuse_kept_calls(tokens: TokenList, calls: Sequence[RawCall]) -> None:
     """Refuse calls in what DuckDB keeps: macros, defaults, prepared statements.
 
     Raises:
@@ -175,11 +176,11 @@ def refuse_kept_calls(tokens: TokenList, calls: list[RawCall]) -> None:
     if not calls or tokens[0].word not in _KEEPS:
         return
     start = query_start(tokens)
-    call = min(calls, key=lambda each: each.first)
+    call = min(calls, key=lambda each: each.span)
     what = tokens[0].word
     if what == "CREATE":
         kind = next((token.word for token in tokens[1:] if token.word not in _MANNERS), "")
-        if kind == "TABLE" and start is not None and start <= call.first:
+        if kind == "TABLE" and start is not None and tokens[start].start <= call.span.start:
             return
         what += f" {kind}"
     raise UnsupportedError(

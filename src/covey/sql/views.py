@@ -1,6 +1,6 @@
 """Views that hold AI calls: DuckDB keeps a stand-in, Covey reads them as WITH clauses.
 
-A look-up lives as long as its query, so DuckDB cannot keep it in a view. What it keeps
+A UDF lives as long as its query, so DuckDB cannot keep it in a view. What it keeps
 is a view of the same name and columns that refuses to be read, with the user's text in
 its comment. DuckDB's catalogue thus decides everything about names, schemas, DROP,
 transactions and database files, and a statement that reads such a view is rewritten:
@@ -39,8 +39,8 @@ class View:
     """A view that Covey reads.
 
     Attributes:
-        path: catalogue, schema and name.
-        columns: names of its columns as written, brackets included, or "".
+        path: catalogue, schema and name: ("memory", "main", "v").
+        columns: names of its columns as written, "(a, b)" or "".
         text: its query, as written.
     """
 
@@ -81,7 +81,7 @@ class Views:
         if start is None:
             return rewritten
         used: dict[str, View] = {}
-        edits: list[tuple[int, int, list[Fragment]]] = []
+        edits: list[tuple[TextSpan, list[Fragment]]] = []
         taken = {each.name for each in definitions(tokens).get(start, ())}
         for first, last in names:
             path = _path(tokens, first, last)
@@ -91,16 +91,21 @@ class Views:
                 continue
             span = tokens.span(first, last)
             if view.key in inside:
-                raise _reads_itself(view, tokens.text, span)
+                hint = "Create it again over other tables."
+                raise tokens.error(f"The view {view.name} reads itself", span, hint)
             if path[-1] in taken or used.get(path[-1], view) != view:
-                raise _clash(view, tokens.text, span)
+                raise UnsupportedError(
+                    f"{view.name} is the name of a view with AI calls and of something else here",
+                    sql=tokens.text,
+                    span=span,
+                    hint="Give the other one another name.",
+                )
             used[path[-1]] = view
             if len(path) > 1:
-                begin, end = tokens.span(first, last)
-                edits.append((begin, end, [Fragment(quote_name(view.name))]))
+                edits.append((span, [Fragment(quote_name(view.name))]))
         if used:
             edits.append(self._with_clause(tokens, start, list(used.values()), inside))
-        return _edit(rewritten, edits)
+        return rewritten.edited(edits)
 
     def keep(
         self, definition: ViewDefinition, text: str, columns: Sequence[tuple[str, str]]
@@ -162,19 +167,18 @@ class Views:
 
     def _with_clause(
         self, tokens: TokenList, start: int, views: list[View], inside: tuple[Path, ...]
-    ) -> tuple[int, int, list[Fragment]]:
+    ) -> tuple[TextSpan, list[Fragment]]:
         has_own = tokens[start].word == "WITH"
-        pieces = [] if has_own else [Fragment("WITH ")]
+        fragments = [] if has_own else [Fragment("WITH ")]
         for number, view in enumerate(views):
-            body = self._expand_view(view, inside)
             comma = ", " if number else ""
-            pieces.append(Fragment(f"{comma}{quote_name(view.name)}{view.columns} AS ("))
-            pieces += [*body.part(0, len(body.text)), Fragment(")")]
-        pieces.append(Fragment(", " if has_own else " "))
+            fragments.append(Fragment(f"{comma}{quote_name(view.name)}{view.columns} AS ("))
+            fragments += [*self._expand_view(view, inside).fragments, Fragment(")")]
+        fragments.append(Fragment(", " if has_own else " "))
         if has_own:
             start += 2 if tokens[start + 1].word == "RECURSIVE" else 1
         place = tokens[start].start
-        return place, place, pieces
+        return TextSpan(place, place), fragments
 
     def _expand_view(self, view: View, inside: tuple[Path, ...]) -> RewrittenSql:
         body = RewrittenSql([Fragment(view.text, SourceText(view.text, view.name))])
@@ -186,19 +190,15 @@ class Views:
     def _find(self, paths: list[Path]) -> dict[Path, View]:
         """The views among some names, each as DuckDB would resolve it."""
         names = sorted({path[-1] for path in paths})
-        if not names:
-            return {}
-        rows = self._connection.execute(_NAMED, {"names": names}).fetchall()
+        rows = self._connection.execute(_NAMED, {"names": names}).fetchall() if names else []
         if not any(_is_marked(row[3]) for row in rows):
             return {}
-        here = self._here()
-        found = {}
+        here, found = self._here(), {}
         for path in set(paths):
             row = _resolve(path, rows, here)
-            comment = row[3] if row is not None else None
-            if row is not None and comment is not None and _is_marked(comment):
-                kept = json.loads(comment)
-                found[path] = View((row[0], row[1], row[2]), kept["columns"], kept["query"])
+            if row is not None and _is_marked(row[3]):
+                kept = json.loads(row[3] or "")
+                found[path] = View(row[:3], kept["columns"], kept["query"])
         return found
 
 
@@ -224,39 +224,8 @@ def _resolve(path: Path, rows: list[Row], here: tuple[str, str]) -> Row | None:
         matching = [r for r in matching if path[0] in (r[0].lower(), r[1].lower())]
     else:
         matching = [r for r in matching if (r[0], r[1]) in scopes]
-    return min(
-        matching,
-        key=lambda r: scopes.index((r[0], r[1])) if (r[0], r[1]) in scopes else len(scopes),
-        default=None,
-    )
+    return min(matching, key=lambda r: [*scopes, r[:2]].index(r[:2]), default=None)
 
 
 def _is_marked(comment: str | None) -> bool:
     return comment is not None and comment.startswith(f'{{"{_MARK}": 1')
-
-
-def _reads_itself(view: View, sql: str, span: TextSpan) -> QueryError:
-    return QueryError(
-        f"The view {view.name} reads itself",
-        sql=sql,
-        span=span,
-        hint="Create it again over other tables.",
-    )
-
-
-def _clash(view: View, sql: str, span: TextSpan) -> UnsupportedError:
-    return UnsupportedError(
-        f"{view.name} is the name of a view with AI calls and of something else here",
-        sql=sql,
-        span=span,
-        hint="Give the other one another name.",
-    )
-
-
-def _edit(rewritten: RewrittenSql, edits: list[tuple[int, int, list[Fragment]]]) -> RewrittenSql:
-    pieces: list[Fragment] = []
-    at = 0
-    for begin, end, new in sorted(edits, key=lambda edit: edit[:2]):
-        pieces += [*rewritten.part(at, begin), *new]
-        at = end
-    return RewrittenSql([*pieces, *rewritten.part(at, len(rewritten.text))])

@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import duckdb
 from sqlglot import TokenType
@@ -103,38 +103,27 @@ class Volatile:
 
     To read DuckDB's list of functions takes as long as planning a small query: it is read where
     a text calls one, or reads a view, and once.
-
-    Args:
-        connection: DuckDB.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
-        self._views: tuple[tuple[str, str], ...] | None = None
-        self._calling: frozenset[str] | None = None
-        self._catalogue: Catalogue | None = None
         self._read: dict[str, list[tuple[int, Changes]]] = {}
 
-    @property
+    @cached_property
     def catalogue(self) -> Catalogue:
         """The functions and views as they were when they were first needed."""
-        if self._catalogue is None:
-            functions = tuple(self._connection.execute(_FUNCTIONS).fetchall())
-            self._catalogue = _classified(functions, self._defined_views)
-        return self._catalogue
+        functions = tuple(self._connection.execute(_FUNCTIONS).fetchall())
+        return _classified(functions, self._views)
 
-    @property
-    def _defined_views(self) -> tuple[tuple[str, str], ...]:
+    @cached_property
+    def _views(self) -> tuple[tuple[str, str], ...]:
         """Names and texts of the user's views."""
-        if self._views is None:
-            self._views = tuple(self._connection.execute(_VIEWS).fetchall())
-        return self._views
+        return tuple(self._connection.execute(_VIEWS).fetchall())
 
-    def _may_change(self, view: str) -> bool:
-        """Whether a name is that of a view whose text alone does not say that it stays the same."""
-        if self._calling is None:
-            self._calling = _calling(self._defined_views)
-        return view in self._calling
+    @cached_property
+    def _may_change(self) -> frozenset[str]:
+        """The views whose texts alone do not say that they stay the same."""
+        return _calling(self._views)
 
     def aggregates(self, tokens: TokenList, span: TextSpan) -> bool:
         """Whether a text calls an aggregate function, through macros too."""
@@ -177,14 +166,13 @@ class Volatile:
     def _of_token(self, tokens: TokenList, i: int) -> Changes:
         token = tokens[i]
         name = _name(token)
-        sampled = token.word == "SAMPLE" and i and tokens[i - 1].word == "USING"
+        sampled = token.word == "SAMPLE" and tokens.word(i - 1) == "USING"
         if token.word == "TABLESAMPLE" or sampled:
             return Changes.WITH_ROW
         if token.kind is TokenType.STRING:
             return Changes.NEVER
-        behind = tokens[i + 1].kind if i + 1 < len(tokens) else None
         found = _of_word(token.word.lower())
-        if behind is not TokenType.DOT and self._may_change(name):
+        if tokens.kind(i + 1) is not TokenType.DOT and name in self._may_change:
             found = max(found, self.catalogue.views.get(name, Changes.NEVER))
         if _calls(tokens, i):
             found = max(found, self.catalogue.functions.get(name, Changes.NEVER))
@@ -223,18 +211,17 @@ def _name(token: Token) -> str:
 def _calls(tokens: TokenList, i: int) -> bool:
     """Whether a token is the name of a function that is called, and none of Covey's."""
     token = tokens[i]
-    if i + 1 >= len(tokens) or tokens[i + 1].kind is not TokenType.L_PAREN:
+    if tokens.kind(i + 1) is not TokenType.L_PAREN:
         return False
     if not token.name or " " in token.word or token.word in NO_FUNCTIONS:
         return False
-    if token.name == "PROMPT" and i and tokens[i - 1].kind is TokenType.L_PAREN:
-        return not _is_covey(tokens, i - 2)
-    return not _is_covey(tokens, i)
+    in_call = token.name == "PROMPT" and tokens.kind(i - 1) is TokenType.L_PAREN
+    return not _is_covey(tokens, i - 2 if in_call else i)
 
 
 def _is_covey(tokens: TokenList, i: int) -> bool:
     """Whether the name of an AI function ends with a token."""
-    if i > 1 and tokens[i - 1].kind is TokenType.DOT:
+    if i > 1 and tokens.kind(i - 1) is TokenType.DOT:
         return f"{tokens[i - 2].name}.{tokens[i].name}" in BY_SPELLING
     return i >= 0 and tokens[i].name in BY_SPELLING
 
@@ -246,8 +233,7 @@ def _classified(
     """What follows from DuckDB's words on its functions for macros and views.
 
     Args:
-        listed: what `_FUNCTIONS` gives.
-        defined: what `_VIEWS` gives.
+        listed, defined: what `_FUNCTIONS` and `_VIEWS` give.
     """
     functions, views = {_READS_CLOCK: Changes.WITH_STATEMENT}, dict[str, Changes]()
     macros = [(name, text) for name, _, _, text, _ in listed if text is not None]
