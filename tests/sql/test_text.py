@@ -73,6 +73,30 @@ def test_reverting_gives_back_the_edits_of_the_snapshot():
     assert edited.render() == "Xbc"
 
 
+@given(edited_texts(), st.integers(0, 8))
+def test_edits_that_are_tried_show_as_if_made_and_are_not_kept(case, kept):
+    text, spans, news = case
+    edited, made = EditedText(text), EditedText(text)
+    for span in spans[:kept]:
+        edited.replace(span, "before")
+    before = edited.render()
+    for span, new in zip(spans, news, strict=True):
+        made.replace(span, new)
+    assert edited.render(also=dict(zip(spans, ([new] for new in news), strict=True))) == (
+        made.render()
+    )
+    assert edited.render() == before
+
+
+def test_every_token_knows_the_bracket_around_it():
+    tokens = TokenList("f(a, (b), [c]) d")
+    around = [None if i is None else tokens[i].start for i in tokens.opening]
+    assert around == [None, None, 1, 1, 1, 5, 1, 1, 1, 10, 1, None, None]
+    assert [tokens[i].text for i in tokens.level_before(len(tokens) - 1)] == ["(", "f"]
+    assert [tokens[i].text for i in tokens.level_before(8)] == [",", "(", ",", "a"]
+    assert (tokens.level_end(2), tokens.level_end(0)) == (11, len(tokens))
+
+
 def test_split_sees_no_separator_inside_brackets_or_strings():
     tokens = TokenList("f(a, b), 'c, d', [e, f], {'g': 1, 'h': 2}")
     from sqlglot import TokenType
