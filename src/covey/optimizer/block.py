@@ -120,22 +120,21 @@ class BlockPlanner:
             subquery: plans an expression with a subquery inside.
             add_operator: makes what was asked an operator of the pipeline.
         """
-        mark = self.work.mark()
         try:
-            for item in self.guards.sequence(root):
-                texts = self.rows.path(root, item, context)
-                if isinstance(item, Expr):
-                    subquery(item, texts)
-                elif item not in self.work.planned:
-                    demand(texts).ask(self.work.calls[item], self.rows.loaded)
-            if add_operator is not None:
-                add_operator()
-            return True
+            with self.work.attempt():
+                for item in self.guards.sequence(root):
+                    texts = self.rows.path(root, item, context)
+                    if isinstance(item, Expr):
+                        subquery(item, texts)
+                    elif item not in self.work.planned:
+                        demand(texts).ask(self.work.calls[item], self.rows.loaded)
+                if add_operator is not None:
+                    add_operator()
         except NotPlanned as unplanned:
-            self.work.revert(mark)
-            for call in root.calls - self.work.planned:
-                self.work.on_demand[call] = str(unplanned)
+            left = root.calls - self.work.planned
+            self.work.on_demand.update(dict.fromkeys(left, str(unplanned)))
             return False
+        return True
 
     def _semi_join(self, leaf: Expr, texts: list[str]) -> None:
         plan_semi_join(self.rows, self.pipeline, leaf, texts)

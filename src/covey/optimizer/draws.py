@@ -15,6 +15,7 @@ each reader.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from covey.errors import QueryError
 from covey.logical.query_blocks import Expr, QueryBlock
@@ -43,16 +44,13 @@ def keep_draws(work: Workspace) -> None:
     if changes_rows(work.tokens) and work.tokens[0].word == "WITH":
         # What the queries in it can see is not read.
         return
-    mark = work.mark()
-    _keep_queries(work)
-    for block in work.blocks:
-        if not _is_step(block):
-            _keep_sources(work, block)
-    if len(work.steps) > mark.steps:
-        try:
+    with suppress(QueryError), work.attempt():
+        _keep_queries(work)
+        for block in work.blocks:
+            if not _is_step(block):
+                _keep_sources(work, block)
+        if work.steps:
             work.binder.check()
-        except QueryError:
-            work.revert(mark)
 
 
 def keep_rows(
@@ -172,11 +170,8 @@ def _keep_sources(work: Workspace, block: QueryBlock) -> None:
         alone = "USING SAMPLE" in block.clauses and len(block.sources or ()) == 1
         if holds_calls or not (alone or work.draws(source.whole, block)):
             continue
-        mark = work.mark()
-        try:
+        with suppress(NotPlanned), work.attempt():
             work.load(block, number, [])
-        except NotPlanned:
-            work.revert(mark)
 
 
 def _is_step(block: QueryBlock) -> bool:

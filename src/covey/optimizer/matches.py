@@ -15,6 +15,7 @@ of the pairs. LIMIT is left alone: it may stop long before all pairs were looked
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from covey.errors import QueryError
@@ -33,18 +34,15 @@ def plan_matches(rows: BlockRows, pipeline: PipelinePlanner) -> None:
     judged = {operator.passes.sources for operator in pairs if operator.passes is not None}
     if len(judged) < 2 or not _allows(block, work) or not _all_planned(rows):
         return
-    mark = work.mark()
     decided = [operator.passes for operator in pipeline.operators if operator.passes is not None]
-    names = [_match(operator, pipeline.graph, decided, work) for operator in pairs]
-    # In front of FROM, where every ON can see them.
-    first = rows.loaded[0].source.span
-    tables = "".join(f"{name} CROSS JOIN " for name in names)
-    work.edited.replace(first, tables, *work.edited.replacement(first))
-    try:
+    # Behind a comma an ON sees only its own entry of FROM: there it does not bind.
+    with suppress(QueryError), work.attempt():
+        names = [_match(operator, pipeline.graph, decided, work) for operator in pairs]
+        # In front of FROM, where every ON can see them.
+        first = rows.loaded[0].source.span
+        tables = "".join(f"{name} CROSS JOIN " for name in names)
+        work.edited.replace(first, tables, *work.edited.replacement(first))
         work.binder.check()
-    except QueryError:
-        # Behind a comma an ON sees only its own entry of FROM.
-        work.revert(mark)
 
 
 def _judges_pairs(operator: Operator) -> bool:

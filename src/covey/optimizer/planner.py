@@ -54,8 +54,7 @@ def make_plan(extracted: ExtractedCalls, objects: TemporaryObjects) -> PhysicalP
     _check_text(work)
     extracted.refuse_columns_in_braces(lambda call: id(work.owner[call.index]))
     _name_outputs(work)
-    start = work.mark()
-    try:
+    with work.attempt():
         keep_draws(work)
         if work.binder.in_transaction():
             # Until it commits, the rows of a new table have no row ids that count from 0.
@@ -63,9 +62,6 @@ def make_plan(extracted: ExtractedCalls, objects: TemporaryObjects) -> PhysicalP
         else:
             _plan_all(blocks, work)
         on_demand = _on_demand(work)
-    except QueryError:
-        work.revert(start)
-        raise
     effects = not is_query(extracted.tokens)
     changes = work.changes(work.tokens.whole, ())
     return PhysicalPlan(
@@ -131,13 +127,15 @@ def _plan_all(blocks: list[QueryBlock], work: Workspace) -> None:
     for block in reversed(blocks):
         ask_constants(block, work)
     start = work.mark()
-    _plan_blocks(blocks, work)
+    for block in blocks:
+        _plan_block(block, work)
     try:
         work.binder.check()
     except QueryError:
         # Some block's edits do not bind in the whole; find out which and do without.
         work.revert(start)
-        _plan_blocks(blocks, work, check_each=True)
+        for block in blocks:
+            _plan_if_it_binds(block, work)
 
 
 def _check_text(work: Workspace) -> None:
@@ -159,17 +157,15 @@ def _check_text(work: Workspace) -> None:
         raise with_hint(error, work.blocks, work.binder) from None
 
 
-def _plan_blocks(blocks: list[QueryBlock], work: Workspace, check_each: bool = False) -> None:
-    for block in blocks:
-        mark = work.mark()
-        _plan_block(block, work)
-        try:
-            if check_each:
-                work.binder.check()
-        except QueryError:
-            work.revert(mark)
-            for call in work.direct(block):
-                work.on_demand[call] = "its block could not be rewritten"
+def _plan_if_it_binds(block: QueryBlock, work: Workspace) -> None:
+    mark = work.mark()
+    _plan_block(block, work)
+    try:
+        work.binder.check()
+    except QueryError:
+        work.revert(mark)
+        reason = "its block could not be rewritten"
+        work.on_demand.update(dict.fromkeys(work.direct(block), reason))
 
 
 def _plan_block(block: QueryBlock, work: Workspace) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from covey.errors import QueryError
 from covey.logical.calls import AICall
 from covey.logical.query_blocks import FromItem, QueryBlock
 from covey.logical.text_span import TextSpan
@@ -114,6 +116,16 @@ class Workspace:
         self.planned = mark.planned
         self._loaded = dict(mark.loaded)
         self.kept = dict(mark.kept)
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Go back to where a block began if it is not planned or does not bind."""
+        mark = self.mark()
+        try:
+            yield
+        except (NotPlanned, QueryError):
+            self.revert(mark)
+            raise
 
     def new_name(self, kind: str) -> str:
         """A name for a temporary table."""
