@@ -33,18 +33,15 @@ def conditions_on_groups(
     block: QueryBlock, work: Workspace, loaded: Sequence[LoadedSource]
 ) -> list[str]:
     """Conditions on rows of FROM that follow from HAVING, as SQL over the loaded sources."""
-    group, having = block.clauses.get("GROUP BY"), block.clauses.get("HAVING")
     constants = [c for c in block.having if c.calls <= work.planned and is_constant(c, work)]
-    certain = [work.edited.render(c.span) for c in constants]
-    if group is None or having is None:
-        return certain
-    tokens = work.tokens
-    if _SEVERAL_GROUPINGS & {part for word in tokens.words(group) for part in word.split()}:
-        return certain
+    found = [work.edited.render(c.span) for c in constants]
+    group, aliases = block.clauses.get("GROUP BY"), _aliases(block, work)
+    if group is None or aliases is None or not block.having:
+        return found
+    words = {part for word in work.tokens.words(group) for part in word.split()}
     relations = ", ".join(source.relation for source in loaded)
-    aliases, found = _aliases(block, work), certain
-    for condition in block.having if aliases is not None else ():
-        if condition.calls or not _compares_keys(condition.span, aliases or set(), work):
+    for condition in block.having if not words & _SEVERAL_GROUPINGS else ():
+        if condition.calls or not _compares_keys(condition.span, aliases, work):
             continue
         text = work.edited.render(condition.span)
         if work.columns(block, f"SELECT ({text}) FROM {relations}") is not None:

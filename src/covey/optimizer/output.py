@@ -18,7 +18,7 @@ from covey.logical.text_span import TextSpan
 from covey.optimizer.workspace import Workspace
 
 # A row of FROM is a row of the result only without these.
-_NOT_ROW_BY_ROW = ("GROUP BY", "HAVING", "QUALIFY", "WINDOW")
+_NOT_ROW_BY_ROW = {"GROUP BY", "HAVING", "QUALIFY", "WINDOW"}
 
 
 def row_by_row(block: QueryBlock, work: Workspace) -> bool:
@@ -29,14 +29,9 @@ def row_by_row(block: QueryBlock, work: Workspace) -> bool:
 def made_of_rows(block: QueryBlock, work: Workspace) -> bool:
     """Whether every row that a block gives is a row of FROM, as an operand of UNION too."""
     span = block.clauses.get("SELECT")
-    if span is None:
+    if span is None or _NOT_ROW_BY_ROW & set(block.clauses) or work.samples(block):
         return False
-    if any(clause in block.clauses for clause in _NOT_ROW_BY_ROW) or work.samples(block):
-        return False
-    words = work.tokens.words(span)
-    if words & {"DISTINCT", "OVER", "UNNEST"}:
-        return False
-    return not work.binder.any_aggregate(span)
+    return "DISTINCT" not in work.tokens.words(span) and _is_plain(span, work)
 
 
 # Clauses beside which DISTINCT shows rows of sources and nothing made of several.
@@ -61,10 +56,8 @@ def shown_once(block: QueryBlock, work: Workspace) -> str | None:
 
 
 def _of_groups(block: QueryBlock, select: TextSpan, work: Workspace) -> str | None:
-    tokens, group = work.tokens, block.clauses.get("GROUP BY")
-    first, last = tokens.indexes(select)
-    shown = []
-    for begin, end in tokens.split(first, last, TokenType.COMMA):
+    tokens, group, shown = work.tokens, block.clauses.get("GROUP BY"), []
+    for begin, end in tokens.split(*tokens.indexes(select), TokenType.COMMA):
         counted = _distinct_argument(begin, end, work)
         if counted is None and group is None:
             return None
@@ -85,10 +78,9 @@ def _distinct_argument(first: int, last: int, work: Workspace) -> TextSpan | Non
     if (tokens[first].word, tokens[first + 2].word) != ("COUNT", "DISTINCT"):
         return None
     closing = tokens.partner[first + 1]
-    alias = [tokens[i].word for i in range(closing + 1, last)]
-    if len(alias) > 2 or (len(alias) == 2 and alias[0] != "AS") or closing == first + 3:
-        return None
-    return tokens.span(first + 3, closing)
+    alias = [token.word for token in tokens[closing + 1 : last]]
+    is_alias = len(alias) < 2 or (len(alias) == 2 and alias[0] == "AS")
+    return tokens.span(first + 3, closing) if is_alias and closing > first + 3 else None
 
 
 def _is_plain(span: TextSpan, work: Workspace) -> bool:
