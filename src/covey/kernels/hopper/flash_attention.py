@@ -9,12 +9,16 @@ is copied together, and the rows between sequences are left alone.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from covey.arrays import Int32
+from covey.kernels.hopper.attention_split import DenseCall
 from covey.kernels.hopper.launch import require
 
 
@@ -45,6 +49,23 @@ class DeviceCall:
     key_starts: Tensor
     key_counts: Tensor
     key_offsets: Tensor
+
+
+def call_arrays(call: DenseCall) -> list[Int32]:
+    """What of a call the device reads, in the order of `DeviceCall`."""
+    arrays = []
+    for ranges in (call.queries, call.keys):
+        starts = np.append(ranges[:, 0], ranges[-1, 1])
+        arrays += [starts.astype(np.int32), (ranges[:, 1] - ranges[:, 0]).astype(np.int32)]
+    return [*arrays, np.append(0, np.cumsum(arrays[3])).astype(np.int32)]
+
+
+def device_call(call: DenseCall, arrays: Sequence[Tensor]) -> DeviceCall:
+    """A call whose arrays have been uploaded."""
+    queries, keys = (ranges[:, 1] - ranges[:, 0] for ranges in (call.queries, call.keys))
+    pairs = int((queries * keys.astype(np.int64)).sum()) // (2 if call.causal else 1)
+    most, sums = (int(queries.max()), int(keys.max())), (int(queries.sum()), int(keys.sum()))
+    return DeviceCall(call.prefix, call.causal, *most, *sums, pairs, *arrays)
 
 
 class DenseAttention(Protocol):

@@ -13,6 +13,7 @@ calls with few keys to a query, or few queries to a key, run in BF16.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -21,13 +22,16 @@ from torch import Tensor
 from covey.errors import ModelError, first_line
 from covey.kernels.base import AttentionConfig
 from covey.kernels.device_memory import is_out_of_memory
+from covey.kernels.hopper.attention_split import DenseCall
 from covey.kernels.hopper.flash_attention import (
     DenseAttention,
     DeviceCall,
+    call_arrays,
+    device_call,
     load_flash_attention,
     run_flash_attention,
 )
-from covey.kernels.hopper.launch import group_scale, relative_error, require
+from covey.kernels.hopper.launch import group_scale, relative_error, require, upload_together
 
 _FP8 = torch.float8_e4m3fn
 _ROWS = 32  # of a program
@@ -55,16 +59,9 @@ def _rows_of_head(
 
 @triton.jit
 def _largest(
-    x,
-    starts,
-    counts,
-    largest,
-    stride,
-    KV_HEADS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    ROOM: tl.constexpr,
-    ROWS: tl.constexpr,
-):
+    x, starts, counts, largest, stride,
+    KV_HEADS: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
     first = tl.program_id(0) * ROWS
     sequence = tl.program_id(1)
     head = tl.program_id(2)
@@ -79,19 +76,9 @@ def _largest(
 
 @triton.jit
 def _round(
-    x,
-    starts,
-    counts,
-    into,
-    largest,
-    out,
-    descale,
-    stride,
-    KV_HEADS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    ROOM: tl.constexpr,
-    ROWS: tl.constexpr,
-):
+    x, starts, counts, into, largest, out, descale, stride,
+    KV_HEADS: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
     first = tl.program_id(0) * ROWS
     sequence = tl.program_id(1)
     head = tl.program_id(2)
@@ -215,22 +202,8 @@ def _trial(config: AttentionConfig, device: torch.device) -> float:
         return found.to(torch.bfloat16)
 
     q, k, v = normal(rows, heads), normal(keys, kv_heads), normal(keys, kv_heads)
-    ranges = torch.tensor([0, rows, 0, keys], dtype=torch.int32, device=device)
-    query_starts, key_starts = ranges[:2].contiguous(), ranges[2:].contiguous()
-    call = DeviceCall(
-        prefix=False,
-        causal=False,
-        most_queries=rows,
-        most_keys=keys,
-        queries=rows,
-        keys=keys,
-        pairs=rows * keys,
-        query_starts=query_starts,
-        query_counts=query_starts[1:].clone(),
-        key_starts=key_starts,
-        key_counts=key_starts[1:].clone(),
-        key_offsets=key_starts,
-    )
+    dense = DenseCall(False, False, np.array([[0, rows]]), np.array([[0, keys]]))
+    call = device_call(dense, upload_together(call_arrays(dense), device))
     found, _ = fp8_attention(q, k, v, call, d**-0.5)
     wide_k, wide_v = (x.double().repeat_interleave(heads // kv_heads, 1) for x in (k, v))
     scores = torch.einsum("qhd,khd->hqk", q.double(), wide_k) * d**-0.5

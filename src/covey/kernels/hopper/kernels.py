@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from covey.arrays import Int32, Int64
+from covey.arrays import Int64
 from covey.errors import RunError
 from covey.kernels.base import Activation, AttentionConfig, ForwardBatch, KvLayer, Weight
 from covey.kernels.fp8_format import FP8_GROUP
-from covey.kernels.hopper.attention_split import DenseCall, DenseLimits, split_attention
-from covey.kernels.hopper.flash_attention import DenseAttention, DeviceCall, load_flash_attention
+from covey.kernels.hopper.attention_split import DenseLimits, split_attention
+from covey.kernels.hopper.flash_attention import (
+    DenseAttention,
+    DeviceCall,
+    call_arrays,
+    device_call,
+    load_flash_attention,
+)
 from covey.kernels.hopper.flash_attention_fp8 import load_fp8_attention
 from covey.kernels.hopper.launch import upload_together
 from covey.kernels.hopper.linear import LinearBackend, choose_backend
@@ -85,7 +89,7 @@ class HopperKernels:
         work = split_attention(batch, rows, self._limits)
         tiles = [batch.subtree_ends, work.asked, work.has, work.tiles]
         tiles += [work.own_offsets, work.own, work.prefix_offsets, work.prefix]
-        calls = [array for call in work.parts for array in _call_arrays(call)]
+        calls = [array for call in work.parts for array in call_arrays(call)]
         positions, slots, *views = upload_together(
             [batch.positions, batch.slot_mapping, *tiles, *calls], self.device
         )
@@ -96,9 +100,7 @@ class HopperKernels:
                 positions, self._frequencies, slots if (batch.slot_mapping >= 0).any() else None
             ),
             on_device,
-            tuple(
-                _device_call(call, views[5 * i : 5 * i + 5]) for i, call in enumerate(work.parts)
-            ),
+            tuple(device_call(call, views[5 * i : 5 * i + 5]) for i, call in enumerate(work.parts)),
         )
 
     def norm(
@@ -221,18 +223,3 @@ def load_hopper(
 
 def _no_fp8(*_: object) -> NoReturn:
     raise RunError("An FP8 weight reached kernels that were loaded for BF16.")
-
-
-def _call_arrays(call: DenseCall) -> list[Int32]:
-    arrays = []
-    for ranges in (call.queries, call.keys):
-        starts = np.append(ranges[:, 0], ranges[-1, 1])
-        arrays += [starts.astype(np.int32), (ranges[:, 1] - ranges[:, 0]).astype(np.int32)]
-    return [*arrays, np.append(0, np.cumsum(arrays[3])).astype(np.int32)]
-
-
-def _device_call(call: DenseCall, arrays: Sequence[Tensor]) -> DeviceCall:
-    queries, keys = (ranges[:, 1] - ranges[:, 0] for ranges in (call.queries, call.keys))
-    pairs = int((queries * keys.astype(np.int64)).sum()) // (2 if call.causal else 1)
-    most, sums = (int(queries.max()), int(keys.max())), (int(queries.sum()), int(keys.sum()))
-    return DeviceCall(call.prefix, call.causal, *most, *sums, pairs, *arrays)

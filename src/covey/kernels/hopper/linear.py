@@ -1,13 +1,7 @@
 """The linear layers of a model in FP8: Covey's kernel, or torch's where that one cannot run.
 
-    x         (n, in) e4m3           groups of 128 columns scaled
-    x scales  (n, in / 128) float32  by columns, room for a multiple of four rows
-    weight    (out, in) e4m3         blocks of 128 x 128 scaled
-    w scales  (out / 128, in / 128)  float32, contiguous
-    result    (n, out) BF16, summed in float32
-
 Which of the two is decided once, by multiplying small matrices and comparing them with float64;
-never silently.
+never silently. `hopper.fp8_gemm` has the layout of what is multiplied.
 """
 
 from __future__ import annotations

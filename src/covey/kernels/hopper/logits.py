@@ -20,17 +20,9 @@ from covey.kernels.hopper.launch import require, require_rows
 
 @triton.jit
 def _logits(
-    residual,
-    delta,
-    weight,
-    head,
-    out,
-    width,
-    rows,
-    epsilon,
-    ADD: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    residual, delta, weight, head, out, width, rows, epsilon,
+    ADD: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     answer = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < width
@@ -70,16 +62,8 @@ def answer_logits(
     out = torch.empty(count, len(head), device=residual.device, dtype=torch.float32)
     if count:
         _logits[(count,)](
-            residual,
-            residual if delta is None else delta,
-            weight,
-            head,
-            out,
-            width,
-            len(head),
-            epsilon,
-            ADD=delta is not None,
-            BLOCK=triton.next_power_of_2(width),
-            num_warps=4,
-        )
+            residual, residual if delta is None else delta, weight, head, out, width,
+            len(head), epsilon,
+            ADD=delta is not None, BLOCK=triton.next_power_of_2(width), num_warps=4,
+        )  # fmt: skip
     return out

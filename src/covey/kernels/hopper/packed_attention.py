@@ -60,18 +60,9 @@ class PackedTiles:
 
 @triton.jit
 def _join(
-    acc,
-    top,
-    total,
-    part,
-    lse,
-    token,
-    head,
-    live,
-    count,
-    HEADS: tl.constexpr,
-    D: tl.constexpr,
-):
+    acc, top, total, part, lse, token, head, live, count,
+    HEADS: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
     """Fold a dense call's result into the running state."""
     d = tl.arange(0, D)
     weight = tl.load(lse + head * count + token, mask=live, other=float("-inf"))
@@ -87,20 +78,9 @@ def _join(
 
 @triton.jit
 def _walk(
-    acc,
-    top,
-    total,
-    q,
-    k,
-    v,
-    key,
-    inside,
-    seen,
-    k_stride,
-    v_stride,
-    scale,
+    acc, top, total, q, k, v, key, inside, seen, k_stride, v_stride, scale,
     D: tl.constexpr,
-):
+):  # fmt: skip
     """One block of keys of the online softmax."""
     d = tl.arange(0, D)
     row = key.to(tl.int64)
@@ -117,44 +97,13 @@ def _walk(
 
 @triton.jit(do_not_specialize=["count", "scale_stride"])
 def _attend(
-    q,
-    k,
-    v,
-    k_cache,
-    v_cache,
-    subtree_ends,
-    asked,
-    has,
-    tiles,
-    own_offsets,
-    own,
-    prefix_offsets,
-    prefix,
-    part_0,
-    lse_0,
-    part_1,
-    lse_1,
-    part_2,
-    lse_2,
-    out,
-    scales,
-    count,
-    q_stride,
-    k_stride,
-    v_stride,
-    slot_stride,
-    scale_stride,
-    scale,
-    HEADS: tl.constexpr,
-    SHARE: tl.constexpr,
-    ROOM: tl.constexpr,
-    D: tl.constexpr,
-    TOKENS: tl.constexpr,
-    KEYS: tl.constexpr,
-    PARTS: tl.constexpr,
-    PREFIX: tl.constexpr,
+    q, k, v, k_cache, v_cache, subtree_ends, asked, has, tiles, own_offsets, own,
+    prefix_offsets, prefix, part_0, lse_0, part_1, lse_1, part_2, lse_2, out, scales, count,
+    q_stride, k_stride, v_stride, slot_stride, scale_stride, scale,
+    HEADS: tl.constexpr, SHARE: tl.constexpr, ROOM: tl.constexpr, D: tl.constexpr,
+    TOKENS: tl.constexpr, KEYS: tl.constexpr, PARTS: tl.constexpr, PREFIX: tl.constexpr,
     QUANTISE: tl.constexpr,
-):
+):  # fmt: skip
     tile = tl.program_id(0)
     kv_head = tl.program_id(1)
     place = tl.arange(0, TOKENS * ROOM)
@@ -285,42 +234,16 @@ def packed_attention(
     filled = [x for pair in parts for x in pair] + [q] * (6 - 2 * len(parts))
     share = heads // kv_heads
     _attend[(len(work.tiles), kv_heads)](
-        q,
-        k,
-        v,
-        k if kv is None else kv.k,
-        v if kv is None else kv.v,
-        work.subtree_ends,
-        work.asked,
-        work.has,
-        work.tiles,
-        work.own_offsets,
-        work.own,
-        work.prefix_offsets,
-        work.prefix,
-        *filled,
-        out.values,
-        out.values if out.scales is None else out.scales,
-        count,
-        q.stride(0),
-        k.stride(0),
-        v.stride(0),
-        kv_heads * d,
-        column_stride(out.scales),
+        q, k, v, k if kv is None else kv.k, v if kv is None else kv.v, work.subtree_ends,
+        work.asked, work.has, work.tiles, work.own_offsets, work.own, work.prefix_offsets,
+        work.prefix, *filled, out.values, out.values if out.scales is None else out.scales,
+        count, q.stride(0), k.stride(0), v.stride(0), kv_heads * d, column_stride(out.scales),
         scale * _LOG2_E,
-        HEADS=heads,
-        SHARE=share,
-        ROOM=triton.next_power_of_2(share),
-        D=d,
-        TOKENS=work.tile_rows,
-        KEYS=build.keys,
-        PARTS=len(parts),
-        PREFIX=len(work.prefix) > 0,
-        QUANTISE=quantised,
-        num_warps=build.warps,
-        num_stages=build.stages,
+        HEADS=heads, SHARE=share, ROOM=triton.next_power_of_2(share), D=d,
+        TOKENS=work.tile_rows, KEYS=build.keys, PARTS=len(parts), PREFIX=len(work.prefix) > 0,
+        QUANTISE=quantised, num_warps=build.warps, num_stages=build.stages,
         maxnreg=build.registers,
-    )
+    )  # fmt: skip
     return out
 
 

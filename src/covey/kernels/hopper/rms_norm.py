@@ -29,19 +29,9 @@ from covey.kernels.hopper.launch import (
 
 @triton.jit(do_not_specialize=["scale_stride"])
 def _add_rms_norm(
-    residual,
-    delta,
-    weight,
-    out,
-    scales,
-    width,
-    epsilon,
-    scale_stride,
-    ADD: tl.constexpr,
-    QUANTISE: tl.constexpr,
-    GROUP: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    residual, delta, weight, out, scales, width, epsilon, scale_stride,
+    ADD: tl.constexpr, QUANTISE: tl.constexpr, GROUP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < width
@@ -101,18 +91,10 @@ def add_rms_norm(
     block = max(FP8_GROUP, triton.next_power_of_2(width))
     if rows:
         _add_rms_norm[(rows,)](
-            residual,
-            residual if delta is None else delta,
-            weight,
-            out.values,
-            out.values if out.scales is None else out.scales,
-            width,
-            epsilon,
+            residual, residual if delta is None else delta, weight, out.values,
+            out.values if out.scales is None else out.scales, width, epsilon,
             column_stride(out.scales),
-            ADD=delta is not None,
-            QUANTISE=quantised,
-            GROUP=FP8_GROUP,
-            BLOCK=block,
+            ADD=delta is not None, QUANTISE=quantised, GROUP=FP8_GROUP, BLOCK=block,
             num_warps=4,
-        )
+        )  # fmt: skip
     return out

@@ -66,18 +66,9 @@ class QkvEpilogue:
 
 @triton.jit
 def _rotated(
-    x,
-    weight,
-    row,
-    stride,
-    cos,
-    sin,
-    epsilon,
-    HEADS: tl.constexpr,
-    ROOM: tl.constexpr,
-    HALF: tl.constexpr,
-    NORM: tl.constexpr,
-):
+    x, weight, row, stride, cos, sin, epsilon,
+    HEADS: tl.constexpr, ROOM: tl.constexpr, HALF: tl.constexpr, NORM: tl.constexpr,
+):  # fmt: skip
     """Norm and rotate all heads of a row in place; the halves, and where they lie."""
     head = tl.arange(0, ROOM)
     half = tl.arange(0, HALF)
@@ -100,31 +91,12 @@ def _rotated(
 
 @triton.jit
 def _rotate(
-    q,
-    k,
-    v,
-    q_weight,
-    k_weight,
-    positions,
-    frequencies,
-    rows,
-    slots,
-    k_cache,
-    v_cache,
-    q_stride,
-    k_stride,
-    v_stride,
-    slot_stride,
-    epsilon,
-    HEADS: tl.constexpr,
-    HEAD_ROOM: tl.constexpr,
-    KV_HEADS: tl.constexpr,
-    KV_ROOM: tl.constexpr,
-    HALF: tl.constexpr,
-    NORM: tl.constexpr,
-    LISTED: tl.constexpr,
+    q, k, v, q_weight, k_weight, positions, frequencies, rows, slots, k_cache, v_cache,
+    q_stride, k_stride, v_stride, slot_stride, epsilon,
+    HEADS: tl.constexpr, HEAD_ROOM: tl.constexpr, KV_HEADS: tl.constexpr,
+    KV_ROOM: tl.constexpr, HALF: tl.constexpr, NORM: tl.constexpr, LISTED: tl.constexpr,
     STORE: tl.constexpr,
-):
+):  # fmt: skip
     place = tl.program_id(0).to(tl.int64)
     row = place
     if LISTED:
@@ -192,32 +164,17 @@ def rotate_and_store(
         if not count:
             return
         _rotate[(count,)](
-            q,
-            k,
-            v,
-            q if norms is None else norms[0],
-            k if norms is None else norms[1],
-            rotary.positions,
-            rotary.frequencies,
+            q, k, v, q if norms is None else norms[0], k if norms is None else norms[1],
+            rotary.positions, rotary.frequencies,
             rotary.positions if listed is None else listed,
-            rotary.slots if store else rotary.positions,
-            kv.k if kv is not None else k,
-            kv.v if kv is not None else v,
-            q.stride(0),
-            k.stride(0),
-            v.stride(0),
-            kv_heads * width,
-            epsilon,
-            HEADS=heads,
-            HEAD_ROOM=triton.next_power_of_2(max(heads, 1)),
-            KV_HEADS=kv_heads,
-            KV_ROOM=triton.next_power_of_2(max(kv_heads, 1)),
-            HALF=width // 2,
-            NORM=norms is not None,
-            LISTED=listed is not None,
-            STORE=store and kv_heads > 0,
+            rotary.slots if store else rotary.positions, kv.k if kv is not None else k,
+            kv.v if kv is not None else v, q.stride(0), k.stride(0), v.stride(0),
+            kv_heads * width, epsilon,
+            HEADS=heads, HEAD_ROOM=triton.next_power_of_2(max(heads, 1)), KV_HEADS=kv_heads,
+            KV_ROOM=triton.next_power_of_2(max(kv_heads, 1)), HALF=width // 2,
+            NORM=norms is not None, LISTED=listed is not None, STORE=store and kv_heads > 0,
             num_warps=4,
-        )
+        )  # fmt: skip
 
     if rows is None:
         launch(tokens, q.shape[1], kv_heads, None)

@@ -24,15 +24,9 @@ _COLUMNS = 2048  # a program's; 16 bytes a thread and load at four warps
 
 @triton.jit(do_not_specialize=["scale_stride"])
 def _silu_and_mul(
-    gate_up,
-    out,
-    scales,
-    width,
-    scale_stride,
-    QUANTISE: tl.constexpr,
-    GROUP: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    gate_up, out, scales, width, scale_stride,
+    QUANTISE: tl.constexpr, GROUP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < width
@@ -70,14 +64,8 @@ def silu_and_mul(gate_up: Tensor, *, out_dtype: torch.dtype, quantised: bool) ->
     block = min(_COLUMNS, max(FP8_GROUP, triton.next_power_of_2(width)))
     if rows:
         _silu_and_mul[(rows, triton.cdiv(width, block))](
-            gate_up,
-            out.values,
-            out.values if out.scales is None else out.scales,
-            width,
+            gate_up, out.values, out.values if out.scales is None else out.scales, width,
             column_stride(out.scales),
-            QUANTISE=quantised,
-            GROUP=FP8_GROUP,
-            BLOCK=block,
-            num_warps=4,
-        )
+            QUANTISE=quantised, GROUP=FP8_GROUP, BLOCK=block, num_warps=4,
+        )  # fmt: skip
     return out
