@@ -32,7 +32,7 @@ import pyarrow as pa
 import covey
 from covey.estimate.cost import Lengths, Work, prefixes, suffixes
 from covey.estimate.profile import ModelProfile, QuestionLengths
-from covey.optimizer.choice import NOMINAL_RATES
+from covey.execution.ordering.chooser import NOMINAL_RATES
 from covey.prompts.question import Question
 from covey.testing import PlantedModel
 from decision_queries import QUERIES, TABLES, Asked, Shape, Table

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import covey
-from covey.execution import bridge, pipeline, run
+from covey.execution import batch_size, bridge
 from covey.testing import PlantedModel, planted
 
 PLANNED = "SELECT id, s FROM t WHERE AI.IF(PROMPT('A {0}', s)) ORDER BY id"
@@ -86,8 +86,7 @@ def stream(monkeypatch):
     """A connection whose tables have many texts, asked in small pieces."""
     monkeypatch.setattr(bridge, "ROWS_A_BATCH", 40)
     monkeypatch.setattr(bridge, "MOST_ROWS", 90)
-    monkeypatch.setattr(pipeline, "FIRST_BATCH", 16)
-    monkeypatch.setattr(run, "FIRST_BATCH", 16)
+    monkeypatch.setattr(batch_size, "FIRST_BATCH", 16)
     monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 10)
     model = PlantedModel(
         lambda question, documents: sum(map(ord, question + "".join(documents))) % 10 / 10,

@@ -18,7 +18,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, Phase, event, note, seed, settings
 
 import covey
-from covey.execution import pipeline, run
+from covey.execution import batch_size
 from covey.testing import PlantedModel
 from differential.compare import difference
 from differential.oracle import Asked, Oracle, Recorder, classification, judgement
@@ -109,7 +109,7 @@ class Pair:
         """The result, of every other text read in batches, of which the first are very small."""
         if zlib.crc32(text.encode()) % 2:
             return query.arrow()
-        with patch.object(pipeline, "FIRST_BATCH", 2), patch.object(run, "FIRST_BATCH", 2):
+        with patch.object(batch_size, "FIRST_BATCH", 2):
             return pa.Table.from_batches(list(query.batches(early=True)))
 
     def _check_refusal(self, text: str) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import covey
-from covey.execution import sample
+from covey.execution.ordering import facts
 from covey.execution.report import Report
 from covey.testing import PlantedModel
 
@@ -100,7 +100,7 @@ def test_matches_of_large_tables_are_estimated_from_some_rows(monkeypatch: pytes
         f"WHERE {asked('A', 't.s')} AND {asked('J', 't.s, p.s')}"
     )
     rows, _, exact = run(query)
-    monkeypatch.setattr(sample, "COUNTED", 2000)
+    monkeypatch.setattr(facts, "COUNTED", 2000)
     again, _, estimated = run(query)
     assert again == rows
     assert estimated.decisions[0].seconds == pytest.approx(exact.decisions[0].seconds, rel=0.05)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import covey
-from covey.execution import pipeline, run, source_samples
+from covey.execution import batch_size, source_samples
 from covey.testing import PlantedModel
 from effort import KILLS
 
@@ -94,8 +94,7 @@ def state(real: duckdb.DuckDBPyConnection) -> list[list[Any]]:
 
 @pytest.fixture
 def con(monkeypatch: pytest.MonkeyPatch) -> Iterator[covey.Connection]:
-    for module in (pipeline, run):
-        monkeypatch.setattr(module, "FIRST_BATCH", 3)
+    monkeypatch.setattr(batch_size, "FIRST_BATCH", 3)
     monkeypatch.setattr(source_samples, "SAMPLE_ROWS", 3)
     model = PlantedModel(lambda question, documents: 0.9 if "a" in documents[0] else 0.2)
     with covey.connect(model, cache=False, progress=False) as connection:

@@ -45,7 +45,7 @@ def test_rows_and_prompts_do_not_depend_on_how_batches_are_cut(query, monkeypatc
     assert len(set(expected[1])) == len(expected[1]), "no prompt is asked twice"
     for capacity, first in ((1, 1), (40, 3), (300, 256)):
         monkeypatch.setattr(planted, "CAPACITY", capacity)
-        monkeypatch.setattr("covey.execution.pipeline.FIRST_BATCH", first)
+        monkeypatch.setattr("covey.execution.batch_size.FIRST_BATCH", first)
         assert run(query) == expected
 
 

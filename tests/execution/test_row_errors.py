@@ -33,7 +33,7 @@ def test_the_error_table_names_call_documents_and_reason():
 
 def test_a_bad_beginning_does_not_fail_a_query_that_is_good_on_the_whole(monkeypatch):
     # Small batches: the first one is bad from end to end.
-    monkeypatch.setattr("covey.execution.pipeline.FIRST_BATCH", 8)
+    monkeypatch.setattr("covey.execution.batch_size.FIRST_BATCH", 8)
     texts = [f"bad {i}" for i in range(8)] + [f"good {i}" for i in range(792)]
     with covey.connect(model()) as con:
         con.register("t", pa.table({"s": texts}))

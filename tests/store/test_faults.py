@@ -66,7 +66,7 @@ def texts(count: int) -> list[str | None]:
 @pytest.mark.parametrize("query", QUERIES)
 def test_whatever_raises_the_next_run_ends_as_an_undisturbed_one(query, monkeypatch):
     monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 7)
-    monkeypatch.setattr("covey.execution.pipeline.FIRST_BATCH", 9)
+    monkeypatch.setattr("covey.execution.batch_size.FIRST_BATCH", 9)
     expected, report = run(query, Broken(), cache=False)
     assert expected
     chance = random.Random(SEED)

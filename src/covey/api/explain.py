@@ -15,7 +15,7 @@ from covey.estimate.figures import Range, megabytes, money, seconds, share, size
 from covey.estimate.forecast import NOT_LOADED, CallForecast, Forecast
 from covey.estimate.scenarios import Selectivity
 from covey.execution.report import OperatorReport, Report
-from covey.plan.choice import Decision
+from covey.plan.decisions import Decision
 from covey.plan.nodes import Ask, Load, Match, PhysicalPlan, Pipeline, Prune, Step
 from covey.sql.text import one_line
 

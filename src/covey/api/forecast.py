@@ -22,8 +22,8 @@ from covey.estimate.scenarios import hinted, scenarios, with_stored
 from covey.execution.answers import QueryAnswers
 from covey.execution.dry_asker import Stored
 from covey.execution.dry_run import DryRun
+from covey.execution.ordering.chooser import OrderChooser
 from covey.execution.store.stored_answers import StoredAnswers
-from covey.optimizer.choice import OrderChooser
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS
 from covey.sql.rewritten import RewrittenSql

@@ -16,10 +16,10 @@ from covey.execution.answers import QueryAnswers
 from covey.execution.ask import Asker
 from covey.execution.bridge import Batches, Relations, batches_of, result
 from covey.execution.budget import BudgetGuard
+from covey.execution.ordering.chooser import OrderChooser
 from covey.execution.report import OperatorReport, Report
 from covey.execution.run import Runner
 from covey.execution.stop import Interrupts
-from covey.optimizer.choice import OrderChooser
 from covey.prompts.documents import DocumentStore
 from covey.sql.rewritten import RewrittenSql
 from covey.sql.statements import ViewDefinition, behind, view_definition

@@ -13,7 +13,7 @@ from covey.estimate.cost import NO_TEXTS, Lengths, Work, prefixes, suffixes
 from covey.estimate.figures import Bound
 from covey.estimate.profile import ModelProfile
 from covey.logical.calls import AICall
-from covey.plan.choice import Decision
+from covey.plan.decisions import Decision
 from covey.prompts.question import Question
 
 

@@ -17,7 +17,7 @@ from covey.estimate.figures import ZERO, Bound, Range
 from covey.estimate.profile import ModelProfile
 from covey.estimate.scenarios import MAX_COMBINED, Selectivity
 from covey.logical.calls import AICall, Reading
-from covey.plan.choice import Decision
+from covey.plan.decisions import Decision
 
 # With a KV cache too small for what is kept, fresh tokens were up to so many times the
 # minimum (docs/open-ends.md).

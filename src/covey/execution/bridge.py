@@ -12,7 +12,7 @@ import pyarrow as pa
 from covey.arrays import Bool, Int64
 from covey.errors import RunError
 from covey.execution.arrow_types import carried, marked
-from covey.plan.join_graph import Batch, Condition, JoinGraph
+from covey.plan.join_graph import Condition, JoinGraph, RowBatch
 from covey.plan.nodes import DocumentColumn, Load, Match, Prune
 from covey.sql.bind import in_transaction
 from covey.sql.temporary import TemporaryObjects, finish
@@ -99,11 +99,11 @@ class Relations:
         fitting = int(np.searchsorted(np.cumsum(sizes), size, side="right"))
         return first + max(min(fitting, int(found.num_rows)), 1)
 
-    def batch(self, source: int, rows: Int64) -> Batch:
+    def batch(self, source: int, rows: Int64) -> RowBatch:
         """Some rows of a source to confine queries to; those of the batch before it are let go.
 
         Args:
-            source: see `Batch`.
+            source: see `RowBatch`.
             rows: ascending row ids, of which there is one at least; nobody changes the array
                 afterwards.
         """
@@ -111,7 +111,7 @@ class Relations:
         if rows is not self._batch:
             self._objects.register(table, pa.table({table: rows}))
             self._batch = rows
-        return Batch(source, table, int(rows[0]), int(rows[-1]))
+        return RowBatch(source, table, int(rows[0]), int(rows[-1]))
 
     def prune(self, step: Prune, kept: Int64) -> None:
         """Delete all rows of a source but those with the row ids `kept`."""

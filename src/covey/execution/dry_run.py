@@ -15,11 +15,12 @@ from covey.estimate.lengths import DocumentLengths
 from covey.execution.answers import QueryAnswers
 from covey.execution.bridge import Relations
 from covey.execution.dry_asker import DryAsker, Stored
+from covey.execution.ordering.chooser import OrderChooser
 from covey.execution.pipeline import PipelineRunner
 from covey.execution.source_samples import SourceSamples, interrupted_after
 from covey.execution.steps import StepRunner
 from covey.execution.udf import AnswerUDFs
-from covey.plan.choice import Chooser, Decision
+from covey.plan.decisions import Decision
 from covey.plan.nodes import UNREAD, Ask, Load, PhysicalPlan, Pipeline, Prune, Step
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import in_transaction
@@ -57,7 +58,7 @@ class DryRun:
         documents: DocumentStore,
         lengths: DocumentLengths,
         room: int | None,
-        chooser: Chooser | None = None,
+        chooser: OrderChooser,
         stored: Stored | None = None,
     ) -> None:
         self._plan = plan
@@ -140,7 +141,7 @@ class _Once:
         samples: SourceSamples,
         steps: StepRunner,
         asker: DryAsker,
-        chooser: Chooser | None,
+        chooser: OrderChooser,
     ) -> None:
         self._plan = plan
         self._samples = samples
@@ -203,7 +204,7 @@ class _Once:
 
     def _limit(self, step: Pipeline, found: int) -> None:
         """Of a pipeline that LIMIT ends, having found so many rows in the sample."""
-        tables = [relation.table for relation in step.rows.relations]
+        tables = [relation.table for relation in step.graph.relations]
         if step.needed is None or step.found is None or self._samples.scale(tables) <= 1.0:
             return
         # Enough in the sample: no more is asked. Else as much more as is lacking.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from covey.arrays import Int64, distinct_rows
-from covey.plan.join_graph import Target, tied
+from covey.plan.join_graph import Condition, Target
 from covey.plan.nodes import Ask, Operator, Pipeline, Stop
 
 
@@ -64,10 +64,22 @@ def first_match(pipeline: Pipeline, ask: Ask, left: Sequence[Operator]) -> Stop 
     keys = [source for source in target.sources if source in shown]
     if not 0 < len(keys) < len(target.sources) or target.sources[: len(keys)] != tuple(keys):
         return None
-    passes = [operator.passes for operator in pipeline.operators if operator.passes is not None]
     # What the other sources are tied to must all be in the keys, or a match for one row
     # would decide another.
-    conditions = [*pipeline.rows.conditions, *passes]
-    if not tied(frozenset(target.sources) - shown, shown, conditions) <= set(keys):
+    conditions = [*pipeline.graph.conditions, *pipeline.conditions]
+    if not _tied(frozenset(target.sources) - shown, shown, conditions) <= set(keys):
         return None
     return Stop(len(keys), "", Target(tuple(keys), (left[0].passes,)))
+
+
+def _tied(
+    sources: frozenset[int], shown: frozenset[int], conditions: Sequence[Condition]
+) -> frozenset[int]:
+    """The sources among `shown` that conditions tie to some others, through others too."""
+    group, found = sources, frozenset[int]()
+    while True:
+        near = frozenset[int]().union(*(c.sources for c in conditions if c.sources & group))
+        found |= near & shown
+        if near - shown <= group:
+            return found
+        group |= near - shown

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from covey.engine.base import Counters
-from covey.plan.choice import Decision
+from covey.plan.decisions import Decision
 
 # A report names every reason but not every row of a large failure.
 MAX_ERRORS_KEPT = 1000

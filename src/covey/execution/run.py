@@ -10,13 +10,14 @@ from functools import partial
 import pyarrow as pa
 
 from covey.errors import RunError
+from covey.execution import batch_size
 from covey.execution.ask import Asker
 from covey.execution.bridge import Batches, Relations
-from covey.execution.pipeline import FIRST_BATCH, PipelineRunner
+from covey.execution.ordering.chooser import OrderChooser
+from covey.execution.pipeline import PipelineRunner
 from covey.execution.report import Report
 from covey.execution.steps import DRAWS_OTHERS, StepRunner
 from covey.execution.udf import AnswerUDFs
-from covey.plan.choice import Chooser
 from covey.plan.nodes import Ask, Load, Match, PhysicalPlan, Pipeline, RangeQuery, Step
 from covey.prompts.documents import DocumentStore
 
@@ -45,7 +46,7 @@ class Runner:
         asker: Asker,
         documents: DocumentStore,
         report: Report,
-        chooser: Chooser | None = None,
+        chooser: OrderChooser,
     ) -> None:
         self._chooser = chooser
         self._plan = plan
@@ -139,7 +140,7 @@ class Runner:
             for end in ends if total else [0]:
                 # Each piece joins the other sources anew, so that they are no smaller than
                 # an eighth of what came before, while that is not too long to wait.
-                least = min(max(FIRST_BATCH, done // 8), MOST_OF_A_PIECE)
+                least = min(max(batch_size.FIRST_BATCH, done // 8), MOST_OF_A_PIECE)
                 if end == total or end - done >= least:
                     yield from self._read(piece.query(done, end - 1))
                     done = end

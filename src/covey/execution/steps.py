@@ -15,7 +15,7 @@ from covey.execution.bridge import Relations
 from covey.execution.partners import Partners
 from covey.execution.udf import AnswerUDFs, RowDocuments
 from covey.logical.calls import AICall
-from covey.plan.join_graph import Batch, Condition, JoinGraph
+from covey.plan.join_graph import Condition, JoinGraph
 from covey.plan.nodes import Ask, DocumentColumn, Load, Match, Prune
 from covey.prompts.documents import NULL_ID, DocumentStore
 
@@ -58,7 +58,7 @@ class StepRunner:
         documents: DocumentStore,
     ) -> None:
         self._calls = calls
-        self._relations = relations
+        self.relations = relations
         self._lookups = lookups
         self._asker = asker
         self._documents = documents
@@ -92,20 +92,16 @@ class StepRunner:
 
     def load(self, step: Load) -> None:
         """Fill the table of a load step."""
-        self._rows[step.table] = self.complete(partial(self._relations.fill, step))
+        self._rows[step.table] = self.complete(partial(self.relations.fill, step))
 
     def match(self, step: Match) -> None:
         """Fill the table of a match step."""
-        self.complete(partial(self._relations.fill, step))
+        self.complete(partial(self.relations.fill, step))
 
     def prune(self, step: Prune) -> None:
         """Delete the rows that a prune step does not keep."""
-        kept = self.complete(partial(self._relations.row_ids, step.query))
-        self._relations.prune(step, kept[0])
-
-    def keep_first(self, table: str, rows: int) -> None:
-        """See `Relations.keep_first`."""
-        self._relations.keep_first(table, rows)
+        kept = self.complete(partial(self.relations.row_ids, step.query))
+        self.relations.prune(step, kept[0])
 
     def rows_of(self, table: str) -> int:
         """Rows of a source, 0 where it is not loaded."""
@@ -113,11 +109,7 @@ class StepRunner:
 
     def count(self, query: str) -> int:
         """The number that a query gives."""
-        return int(self.complete(partial(self._relations.table, query)).column(0)[0].as_py())
-
-    def batch(self, source: int, rows: Int64) -> Batch:
-        """See `Relations.batch`."""
-        return self._relations.batch(source, rows)
+        return int(self.complete(partial(self.relations.table, query)).column(0)[0].as_py())
 
     def begin(self, asks: Iterable[Ask]) -> None:
         """Say that some calls are asked from here on, for the rows that turn out to need it."""
@@ -125,22 +117,9 @@ class StepRunner:
             nothing = tuple(RowDocuments(key, np.empty(0, np.int64)) for key in ask.keys)
             self._lookups.begin(ask.lookup, nothing)
 
-    def rows_within(self, column: DocumentColumn, first: int, size: int) -> int:
-        """See `Relations.rows_within`."""
-        return self._relations.rows_within(column, first, size)
-
     def columns(self, query: str) -> list[Int64]:
         """The row ids that a query gives, one array for each of its columns."""
-        return self.complete(partial(self._relations.row_ids, query))
-
-    def count_texts(self, column: DocumentColumn) -> tuple[int, int]:
-        """See `Relations.count_texts`."""
-        return self._relations.count_texts(column)
-
-    def texts(self, column: DocumentColumn, rows: Int64) -> list[str]:
-        """The texts of some rows, without those that are NULL."""
-        found = self._relations.texts(column, rows).drop_null()
-        return [str(text) for text in found.to_pylist()]
+        return self.complete(partial(self.relations.row_ids, query))
 
     def passing(
         self,
@@ -150,7 +129,7 @@ class StepRunner:
         condition: Condition,
     ) -> Bool:
         """See `Relations.passing`."""
-        work = partial(self._relations.passing, graph, sources, rows, condition)
+        work = partial(self.relations.passing, graph, sources, rows, condition)
         return self.complete(work)
 
     def count_true(self, call: int, documents: Int64) -> int:
@@ -193,7 +172,7 @@ class StepRunner:
             tickets of the asker; go on when they are done.
         """
         self.begin([step])
-        rows = self.complete(partial(self._relations.row_ids, step.demand))
+        rows = self.complete(partial(self.relations.row_ids, step.demand))
         if step.stop is None or not len(rows[0]):
             count, start = len(rows[0]), 0
             size = count if piece is None else max(piece, 1)
@@ -208,7 +187,7 @@ class StepRunner:
         size = 1
         while left.count:
             yield self.ask_about(step, left.take(size), reads + 1.0)
-            left.drop(self.complete(partial(self._relations.row_ids, step.stop.decided)))
+            left.drop(self.complete(partial(self.relations.row_ids, step.stop.decided)))
             size *= 2
 
     def _read_documents(self, column: DocumentColumn, rows: Int64) -> Int64:
@@ -219,5 +198,5 @@ class StepRunner:
         wanted = distinct(rows[rows >= 0])
         wanted = wanted[known[wanted] == _UNREAD]
         if len(wanted):
-            known[wanted] = self._documents.add(self._relations.texts(column, wanted))
+            known[wanted] = self._documents.add(self.relations.texts(column, wanted))
         return np.where(known == _UNREAD, NULL_ID, known)

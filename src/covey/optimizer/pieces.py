@@ -39,7 +39,7 @@ def plan_pieces(work: Workspace) -> RangeQuery | None:
         relations = work.edited.render(block.from_span)
         confined = {block.from_span: [f"{relations} WHERE {name}"]}
     before, after = work.edited.render(also=confined).split(name)
-    piece = RangeQuery(before, pipeline.rows.relations[pipeline.source].row_id, after)
+    piece = RangeQuery(before, pipeline.graph.relations[pipeline.source].row_id, after)
     return None if work.binder.columns(piece.query(0, 0)) is None else piece
 
 

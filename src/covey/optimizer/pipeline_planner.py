@@ -87,8 +87,8 @@ class PipelinePlanner:
         passes = self._condition(self._rows.render(condition))
         calls = self._rows.work.calls
         call = whole_call(condition, calls)
-        given = selectivity_hint(condition, calls)
-        self._operators.append(Operator(self._take(), passes, given, call))
+        hint = selectivity_hint(condition, calls)
+        self._operators.append(Operator(self._take(), passes, hint, call))
 
     def close(self) -> None:
         """Gather the asks since the opening into one step."""
@@ -231,6 +231,18 @@ class _PipelineDemand(Demand):
         return self._pipeline.rows_of(sources, self._conditions, self._inner)
 
 
+def ask_order(expr: Expr, calls: Sequence[AICall]) -> tuple[float, ...]:
+    """Sort key of a condition before anything is known of its rows.
+
+    A condition over one document touches each row once, one over a pair touches
+    every pair, so arity comes first; then the selectivity hint; then as written.
+    """
+    inside = [calls[i] for i in expr.calls]
+    arity = max((call.question.arity for call in inside), default=0)
+    hint = inside[0].options.selectivity if len(inside) == 1 else None
+    return (float(arity), 1.0 if hint is None else hint, float(expr.span[0]))
+
+
 def whole_call(expr: Expr, calls: Sequence[AICall]) -> int | None:
     """The AI.IF that an expression is, None where it is something else or more."""
     for number in expr.calls:
@@ -241,7 +253,7 @@ def whole_call(expr: Expr, calls: Sequence[AICall]) -> int | None:
 
 
 def selectivity_hint(expr: Expr, calls: Sequence[AICall]) -> float | None:
-    """The share of rows that pass by the user's word on each call; None where one lacks."""
+    """The selectivity by the hints of the calls, taken as independent; None where one lacks."""
     if expr.kind is Kind.LEAF:
         call = whole_call(expr, calls)
         return None if call is None else calls[call].options.selectivity

@@ -16,10 +16,10 @@ from covey.optimizer.block import BlockPlanner
 from covey.optimizer.constants import ask_constants
 from covey.optimizer.demand import refuse_blobs
 from covey.optimizer.draws import keep_draws, keep_shared
-from covey.optimizer.order import ask_order
 from covey.optimizer.outer_joins import without_needless_outer_joins
 from covey.optimizer.outside import conditions_from_outside
 from covey.optimizer.pieces import plan_pieces
+from covey.optimizer.pipeline_planner import ask_order
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import UNREAD, PhysicalPlan
 from covey.sql.edited_text import Edits, Replacement

@@ -1,9 +1,17 @@
-"""The rows of a block whose joins are all inner, as queries in whatever order it is asked.
+"""The sources of a block whose joins are all inner, and queries for rows that conditions leave.
 
-Conditions commute, so that what rows a call is asked for depends only on which conditions
-are decided by then. Sources that a query is not about are looked at by EXISTS, one inside
-the other along the joins: a semi-join reduction, so that no query enumerates the pairs of
+Conditions commute: which rows a call is asked for depends only on which conditions are
+decided by then. A query enumerates the rows of the sources that it is about; whether they
+join the others is tested by EXISTS (a semi-join reduction), so that no query makes the pairs of
 sources that it does not name.
+
+The other sources fall into components that no condition connects, and each component is one
+EXISTS. What stands in its FROM depends on how many of its sources a condition ties to the
+sources in sight; the rest of the component is tested inside it in the same way:
+
+    none       the first source         FROM a … EXISTS (FROM b …)               a cross join
+    one        that source              FROM a … EXISTS (FROM b … EXISTS (FROM c …))   a-b-c
+    several    the whole component      FROM a … EXISTS (FROM b, c …)     a-b, a-c and b-c
 """
 
 from __future__ import annotations
@@ -13,7 +21,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RowBatch:
     """Some rows of a source, to which a query is confined.
 
     Attributes:
@@ -86,7 +94,7 @@ class JoinGraph:
     conditions: tuple[Condition, ...]
 
     def query(
-        self, target: Target, decided: Iterable[Condition], batch: Batch | None = None
+        self, target: Target, decided: Iterable[Condition], batch: RowBatch | None = None
     ) -> str:
         """The distinct row ids of the target's sources in rows that pass some conditions.
 
@@ -110,22 +118,21 @@ class JoinGraph:
         seen: frozenset[int],
         rest: frozenset[int],
         conditions: Sequence[Condition],
-        batch: Batch | None,
+        batch: RowBatch | None,
     ) -> list[str]:
         """What must hold of rows of the sources in sight, given those that are not."""
         texts = [f"({c.text})" for c in conditions if c.sources <= seen]
         open_ones = [c for c in conditions if not c.sources <= seen]
         for part in _components(rest, open_ones):
             own = [c for c in open_ones if c.sources & part]
-            doors = frozenset(i for c in own if c.sources & seen for i in c.sources & part)
-            # Through one door the rest follows step by step; through several at once.
-            first = doors if len(doors) == 1 else part if doors else frozenset([min(part)])
+            tied = frozenset(i for c in own if c.sources & seen for i in c.sources & part)
+            first = tied if len(tied) == 1 else part if tied else frozenset([min(part)])
             inner = self._where(seen | first, part - first, own, batch)
             query = f"SELECT 1 FROM {self._from(sorted(first), batch)}"
             texts.append(f"EXISTS ({query}{' WHERE ' if inner else ''}{' AND '.join(inner)})")
         return texts
 
-    def _from(self, sources: Sequence[int], batch: Batch | None) -> str:
+    def _from(self, sources: Sequence[int], batch: RowBatch | None) -> str:
         parts = []
         for i in sources:
             relation = self.relations[i]
@@ -140,19 +147,6 @@ class JoinGraph:
                 )
             parts.append(f"{text} AS {relation.alias}")
         return ", ".join(parts)
-
-
-def tied(
-    sources: frozenset[int], shown: frozenset[int], conditions: Sequence[Condition]
-) -> frozenset[int]:
-    """The sources among `shown` that conditions tie to some others, through others too."""
-    group, found = sources, frozenset[int]()
-    while True:
-        near = frozenset[int]().union(*(c.sources for c in conditions if c.sources & group))
-        found |= near & shown
-        if near - shown <= group:
-            return found
-        group |= near - shown
 
 
 def _components(sources: frozenset[int], conditions: Sequence[Condition]) -> list[frozenset[int]]:

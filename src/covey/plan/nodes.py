@@ -102,18 +102,18 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A condition that needs the model, or an output.
+    """An operator of a pipeline: a condition that needs the model, or an output.
 
     Attributes:
         asks: in order; the later ones depend on the answers to the others.
         passes: the condition, once its calls are answered; None of an output.
-        given: the user's word on the share of rows that pass, None where there is none.
+        selectivity: the user's hint, None where there is none.
         call: the AI.IF that is the whole condition, None where it is something else.
     """
 
     asks: tuple[Ask, ...]
     passes: Condition | None
-    given: float | None = None
+    selectivity: float | None = None
     call: int | None = None
 
 
@@ -122,13 +122,13 @@ class Pipeline:
     """Ask several calls batch by batch, so that a batch passes from one to the next.
 
     The keys and values of a batch's documents stay with the model meanwhile, and where
-    LIMIT has enough rows the rest is never asked. Stages that are conditions may be taken
-    in any order: demands are written anew from `rows` for what is decided by then.
+    LIMIT has enough rows the rest is never asked. Operators that are conditions may be taken
+    in any order: demands are written anew from `graph` for what is decided by then.
 
     Attributes:
         operators: conditions in the order of the plan, then outputs.
-        rows: the sources, and what needs no model.
-        source: the one that is cut into batches, as a position in `rows.relations`.
+        graph: the sources, and what needs no model.
+        source: the one that is cut into batches, as a position in `graph.relations`.
         column: the documents whose length counts; None where all rows are one batch.
         needed: rows that are enough, LIMIT plus OFFSET; None for all.
         found: the rows of the result, of which `needed` are counted in each batch; None where
@@ -138,7 +138,7 @@ class Pipeline:
     """
 
     operators: tuple[Operator, ...]
-    rows: JoinGraph
+    graph: JoinGraph
     source: int
     column: DocumentColumn | None
     needed: int | None = None
@@ -148,12 +148,26 @@ class Pipeline:
     @property
     def table(self) -> str:
         """The loaded source that is cut into batches."""
-        return self.rows.relations[self.source].table
+        return self.graph.relations[self.source].table
 
     @property
     def asks(self) -> tuple[Ask, ...]:
         """The asks of all operators, in order."""
         return tuple(ask for operator in self.operators for ask in operator.asks)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions of the operators that are one."""
+        return tuple(o.passes for o in self.operators if o.passes is not None)
+
+    def row_by_row(self, ask: Ask) -> bool:
+        """Whether one document decides what a row is answered, so that rows can go on alone."""
+        return (
+            self.found is None
+            and ask.stop is None
+            and len(ask.documents) == 1
+            and ask.documents[0].table == self.table
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""The order of conditions: by what the whole order costs, and how a text reads before that.
+"""The cheapest order of the conditions of a pipeline: what orders cost, and a search among them.
 
 The first condition on a document pays for its prefill, later ones for their question only:
 its keys and values are there. A condition that rejects many rows early saves the work of
-those behind it. For conditions over one source and independent rates the best order is by
-rank, cost / (1 - pass rate); with joins the rank of a condition depends on what stands
+those behind it. For conditions over one source and independent selectivities the best order is by
+rank, cost / (1 - selectivity); with joins the rank of a condition depends on what stands
 before it, so that orders are built up by dynamic programming over sets of conditions.
 
     WHERE A(t) AND B(t) AND J(t, p):  {} → {A}, {B}, {J} → {A, B}, {A, J}, {B, J} → {A, B, J}
@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from covey.estimate.cost import Lengths, Work, frontier, prefixes, suffixes
-from covey.logical.calls import AICall
-from covey.logical.query_blocks import Expr
+from covey.execution.ordering.costs import AskCost, ConditionCost
 
 # Conditions whose sets are all built upon, and orders kept of each set.
 EXACT = 7
@@ -34,107 +33,58 @@ WINDOW = 6
 ALL_SETS = 80
 
 
-def ask_order(expr: Expr, calls: list[AICall]) -> tuple[float, ...]:
-    """Sort key of a condition before anything is known of its rows.
-
-    A condition over one document touches each row once, one over a pair touches
-    every pair, so arity comes first; then what the user says; then as written.
-    """
-    inside = [calls[i] for i in expr.calls]
-    arity = max((call.question.arity for call in inside), default=0)
-    given = [call.options.selectivity for call in inside]
-    pass_rate = given[0] if len(given) == 1 and given[0] is not None else 1.0
-    return (float(arity), pass_rate, float(expr.span[0]))
-
-
-@dataclass(frozen=True, slots=True)
-class AskCost:
-    """What one ask costs a prompt.
-
-    Attributes:
-        prompt: what is asked of which texts; equal for asks that may share answers.
-        anchor: what is computed once an anchor; equal for asks that share it, None for a
-            constant prompt.
-        source: of the anchor.
-        sources: of all documents.
-        distinct: share of the anchors' rows that differ.
-        document: lengths of the anchor.
-        instruction: tokens behind it, once an anchor and question.
-        suffix: lengths of the rest.
-        needed: share of the rows that the calls before it in its condition leave open.
-    """
-
-    prompt: object
-    anchor: object
-    source: int | None
-    sources: frozenset[int]
-    distinct: float
-    document: Lengths
-    instruction: float
-    suffix: Lengths
-    needed: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorCost:
-    """A condition: the sources it needs and what it asks."""
-
-    sources: frozenset[int]
-    asks: tuple[AskCost, ...]
-
-
 class Orders:
     """Prices orders of conditions over given rows.
 
     Args:
-        operators: the conditions.
+        conditions: the conditions.
         rows: of each source.
-        matches: see `PipelineFacts.matches`.
-        share: the share of one source's rows that pass some operators.
-        rates: the pass rate of each operator.
+        join_selectivity: see `PipelineFacts`.
+        share: the share of one source's rows that pass some conditions.
+        selectivities: of the conditions.
         seconds: time of some work.
         budget: fresh tokens of a pass.
     """
 
     def __init__(
         self,
-        operators: Sequence[OperatorCost],
+        conditions: Sequence[ConditionCost],
         rows: Sequence[float],
-        matches: dict[frozenset[int], float],
+        join_selectivity: Mapping[frozenset[int], float],
         share: Callable[[frozenset[int]], float],
-        rates: Sequence[float],
+        selectivities: Sequence[float],
         seconds: Callable[[Work], float],
         budget: float,
     ) -> None:
-        self._operators = operators
+        self._conditions = conditions
         self._rows = [max(float(count), 1e-9) for count in rows]
-        self._matches = matches
+        self._join_selectivity = join_selectivity
         self._share = share
-        self._rates = rates
+        self._selectivities = selectivities
         self._seconds = seconds
         self._budget = budget
         self._shares: dict[frozenset[int], float] = {}
         self._steps: dict[tuple[int, frozenset[int]], Work] = {}
-        self._anchors = [frozenset(ask.anchor for ask in operator.asks) for operator in operators]
-        self._joins = frozenset(i for i, s in enumerate(operators) if len(s.sources) > 1)
+        self._anchors = [frozenset(ask.anchor for ask in each.asks) for each in conditions]
+        self._joins = frozenset(i for i, s in enumerate(conditions) if len(s.sources) > 1)
         self._alone: dict[int, frozenset[int]] = {}
         for source in range(len(self._rows)):
-            own = (i for i, operator in enumerate(operators) if operator.sources == {source})
+            own = (i for i, condition in enumerate(conditions) if condition.sources == {source})
             self._alone[source] = frozenset(own)
         self._asking: defaultdict[object, list[tuple[int, AskCost]]] = defaultdict(list)
-        for i, operator in enumerate(operators):
-            for ask in operator.asks:
+        for i, condition in enumerate(conditions):
+            for ask in condition.asks:
                 self._asking[ask.prompt].append((i, ask))
-        near = [self._sources_near(operator) for operator in operators]
+        near = [self._sources_near(condition) for condition in conditions]
         known = {each: self._neighbours(*each) for each in set(near)}
         self._near = [known[each] for each in near]
 
     def cost(self, order: Sequence[int]) -> Work:
         """The work of some conditions in an order."""
         done, total = frozenset[int](), Work()
-        for operator in order:
-            total += self._step(operator, done)
-            done |= {operator}
+        for condition in order:
+            total += self._step(condition, done)
+            done |= {condition}
         return total
 
     def best(self, left: Sequence[int]) -> tuple[int, ...]:
@@ -143,48 +93,49 @@ class Orders:
         Of more than `EXACT` conditions it is the best of a bounded search.
         """
         # What asks the same as another costs nothing behind it.
-        alike: dict[object, list[int]] = {}
-        for operator in left:
-            asks = frozenset(ask.prompt for ask in self._operators[operator].asks)
-            key = (self._operators[operator].sources, asks) if None not in asks else operator
-            alike.setdefault(key, []).append(operator)
-        groups = {group[0]: group for group in alike.values()}
-        return tuple(operator for first in self._search(list(groups)) for operator in groups[first])
+        by_prompts: dict[object, list[int]] = {}
+        for condition in left:
+            asks = frozenset(ask.prompt for ask in self._conditions[condition].asks)
+            key = (self._conditions[condition].sources, asks) if None not in asks else condition
+            by_prompts.setdefault(key, []).append(condition)
+        groups = {group[0]: group for group in by_prompts.values()}
+        return tuple(alike for first in self._search(list(groups)) for alike in groups[first])
 
     def _search(self, left: list[int]) -> tuple[int, ...]:
-        window = sets = len(left) if len(left) <= EXACT else WINDOW
-        if len(left) > EXACT:
+        exact = len(left) <= EXACT
+        if not exact:
             left = sorted(left, key=self._rank)
-            sets = max(ALL_SETS // len(left), 1)
+        window = len(left) if exact else WINDOW
+        most = None if exact else max(ALL_SETS // len(left), 1)
         level: dict[frozenset[int], list[_Path]] = {frozenset(): [_Path((), Work())]}
         for size in range(len(left)):
             near = left[: size + window]
             grown: dict[frozenset[int], list[_Path]] = {}
             for done, paths in level.items():
-                for operator in near:
-                    if operator in done:
+                for condition in near:
+                    if condition in done:
                         continue
-                    step = self._step(operator, done)
-                    grown.setdefault(done | {operator}, []).extend(
-                        _Path((*path.order, operator), path.work + step) for path in paths
+                    step = self._step(condition, done)
+                    grown.setdefault(done | {condition}, []).extend(
+                        _Path((*path.order, condition), path.work + step) for path in paths
                     )
-            level = self._pruned(grown, near, sets if len(left) > EXACT else len(grown))
+            level = self._pruned(grown, near, most)
         (paths,) = level.values()
         found = min(paths, key=lambda path: self._seconds(path.work)).order
-        if len(left) <= EXACT:
+        if exact:
             return found
         # A search that leaves out most sets may miss what rank alone finds.
         return min(found, tuple(left), key=lambda order: self._seconds(self.cost(order)))
 
-    def _rank(self, operator: int) -> float:
+    def _rank(self, condition: int) -> float:
         """What a condition costs for each row that it rejects, the document being there."""
         work = Work()
-        for ask in self._operators[operator].asks:
+        for ask in self._conditions[condition].asks:
             work += self._ask(ask, frozenset(), resident=True)
-        return self._seconds(work) / max(1.0 - self._rates[operator], 1e-9)
+        return self._seconds(work) / max(1.0 - self._selectivities[condition], 1e-9)
 
     def _pruned(
-        self, grown: dict[frozenset[int], list[_Path]], near: Sequence[int], most: int
+        self, grown: dict[frozenset[int], list[_Path]], near: Sequence[int], most: int | None
     ) -> dict[frozenset[int], list[_Path]]:
         """The frontier of each set, and of the sets the most promising."""
         kept: dict[frozenset[int], list[_Path]] = {}
@@ -193,7 +144,7 @@ class Orders:
                 paths.sort(key=lambda path: self._seconds(path.work))
                 paths = frontier(paths[: 2 * MAX_KEPT], lambda path: path.work)[:MAX_KEPT]
             kept[done] = paths
-        if len(kept) <= most:
+        if most is None or len(kept) <= most:
             return kept
 
         def promise(done: frozenset[int]) -> float:
@@ -203,32 +154,32 @@ class Orders:
 
         return {done: kept[done] for done in sorted(kept, key=promise)[:most]}
 
-    def _step(self, operator: int, done: frozenset[int]) -> Work:
+    def _step(self, condition: int, done: frozenset[int]) -> Work:
         """The work of one condition behind others."""
-        done &= self._near[operator]
-        known = self._steps.get((operator, done))
+        done &= self._near[condition]
+        known = self._steps.get((condition, done))
         if known is None:
             computed = set[object]().union(*(self._anchors[s] for s in done))
             known = Work()
-            for ask in self._operators[operator].asks:
+            for ask in self._conditions[condition].asks:
                 known += self._ask(ask, done, ask.anchor in computed)
                 computed.add(ask.anchor)
-            self._steps[operator, done] = known
+            self._steps[condition, done] = known
         return known
 
-    def _sources_near(self, operator: OperatorCost) -> tuple[frozenset[int], frozenset[object]]:
+    def _sources_near(self, condition: ConditionCost) -> tuple[frozenset[int], frozenset[object]]:
         """The sources of a condition and of those that ask alike, and its anchors."""
-        alike = {i for ask in operator.asks for i, _ in self._asking[ask.prompt]}
-        own = operator.sources.union(*(self._operators[i].sources for i in alike))
-        return own, frozenset(ask.anchor for ask in operator.asks)
+        alike = {i for ask in condition.asks for i, _ in self._asking[ask.prompt]}
+        own = condition.sources.union(*(self._conditions[i].sources for i in alike))
+        return own, frozenset(ask.anchor for ask in condition.asks)
 
     def _neighbours(self, own: frozenset[int], anchors: frozenset[object]) -> frozenset[int]:
         """The conditions that change what one costs: on its sources or one join off."""
-        joined = {*(s.sources for s in self._operators), *self._matches}
+        joined = {*(s.sources for s in self._conditions), *self._join_selectivity}
         around = own.union(*(sources for sources in joined if sources & own))
         return frozenset(
             number
-            for number, other in enumerate(self._operators)
+            for number, other in enumerate(self._conditions)
             if other.sources & own
             or (len(other.sources) == 1 and other.sources <= around)
             or self._anchors[number] & anchors
@@ -255,11 +206,11 @@ class Orders:
     def _answered(self, ask: AskCost, done: frozenset[int]) -> float:
         """The share of all prompts of an ask that others over the same texts have asked."""
         asked = 0.0
-        for operator, other in self._asking[ask.prompt]:
-            if operator in done and other.source is not None:
+        for condition, other in self._asking[ask.prompt]:
+            if condition in done and other.source is not None:
                 every = math.prod(self._rows[i] for i in other.sources)
-                every *= self._matches.get(other.sources, 1.0)
-                some = self._combinations(other.sources, done - {operator})
+                every *= self._join_selectivity.get(other.sources, 1.0)
+                some = self._combinations(other.sources, done - {condition})
                 asked = max(asked, min(some / max(every, 1e-9), 1.0))
         return asked
 
@@ -267,12 +218,12 @@ class Orders:
         """Expected combinations of rows of some sources that are left."""
         if len(sources) == 1:
             return self._rows_left(min(sources), done)
-        count = self._matches.get(sources, 1.0)
+        count = self._join_selectivity.get(sources, 1.0)
         for source in sources:
             count *= self._rows_left(source, done, sources)
-        for operator in done & self._joins:
-            if self._operators[operator].sources <= sources:
-                count *= self._rates[operator]
+        for condition in done & self._joins:
+            if self._conditions[condition].sources <= sources:
+                count *= self._selectivities[condition]
         return count
 
     def _rows_left(
@@ -287,16 +238,16 @@ class Orders:
             but: joins within these sources do not count.
         """
         left = self._rows[source] * self._passing(source, done)
-        pairs: dict[frozenset[int], float] = {s: 1.0 for s in self._matches if source in s}
-        for operator in done & self._joins:
-            sources = self._operators[operator].sources
+        pairs: dict[frozenset[int], float] = {s: 1.0 for s in self._join_selectivity if source in s}
+        for condition in done & self._joins:
+            sources = self._conditions[condition].sources
             if source in sources and len(sources) == 2:
-                pairs[sources] = pairs.get(sources, 1.0) * self._rates[operator]
+                pairs[sources] = pairs.get(sources, 1.0) * self._selectivities[condition]
         for sources, rate in pairs.items():
             if sources <= but or len(sources) != 2:
                 continue
             other = min(sources - {source})
-            partners = self._rows[other] * self._matches.get(sources, 1.0)
+            partners = self._rows[other] * self._join_selectivity.get(sources, 1.0)
             q = min(rate * self._passing(other, done), 1.0)
             # A single partner on average or less: few rows have more than one.
             left *= min(partners, 1.0) * (1.0 - (1.0 - q) ** max(partners, 1.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from covey.optimizer.choice import NOMINAL_RATES
+from covey.execution.ordering.chooser import NOMINAL_RATES
 from decision_queries import QUERIES
 from decisions import Replay, World, recovered, score
 

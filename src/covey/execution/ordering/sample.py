@@ -1,4 +1,4 @@
-"""What is found out before the rows of a pipeline are asked: facts, and answers about a sample."""
+"""Answers about random rows, asked before an order is chosen."""
 
 from __future__ import annotations
 
@@ -9,50 +9,11 @@ import numpy as np
 
 from covey.arrays import Int64
 from covey.execution.asking import Asking, Tickets
+from covey.execution.ordering.chooser import OrderChoice
+from covey.execution.ordering.facts import SEED
 from covey.execution.steps import StepRunner
-from covey.plan.choice import OrderChoice, PipelineFacts, Texts
 from covey.plan.join_graph import Target
-from covey.plan.nodes import Ask, DocumentColumn, Operator, Pipeline
-
-# Texts of a column that are measured.
-MEASURED = 256
-# Combinations of rows of which those that conditions let through are counted.
-COUNTED = 50_000_000
-# Every run draws the same rows.
-SEED = 0
-
-
-def pipeline_facts(pipeline: Pipeline, runner: StepRunner) -> PipelineFacts:
-    """What DuckDB knows of a pipeline whose sources are loaded."""
-    rows = tuple(runner.rows_of(relation.table) for relation in pipeline.rows.relations)
-    columns = dict.fromkeys(column for ask in pipeline.asks for column in ask.documents)
-    texts = {column: _texts(column, runner) for column in columns}
-    matches: dict[frozenset[int], float] = {}
-    for sources in {c.sources for c in pipeline.rows.conditions if len(c.sources) > 1}:
-        if all(rows[i] for i in sources):
-            matches[sources] = _matching(pipeline, runner, rows, tuple(sorted(sources)))
-    return PipelineFacts(rows, texts, matches)
-
-
-def _matching(
-    pipeline: Pipeline, runner: StepRunner, rows: tuple[int, ...], sources: tuple[int, ...]
-) -> float:
-    """The share of combinations that pass, by some rows of one source where there are many."""
-    first, others = rows[sources[0]], math.prod(rows[i] for i in sources[1:])
-    taken = min(first, max(COUNTED // others, 1))
-    batch = None
-    if taken < first:
-        drawn = np.sort(np.random.default_rng(SEED).permutation(first)[:taken])
-        batch = runner.batch(sources[0], drawn)
-    query = pipeline.rows.query(Target(sources), (), batch)
-    return runner.count(f"SELECT count(*) FROM ({query})") / (taken * others)
-
-
-def _texts(column: DocumentColumn, runner: StepRunner) -> Texts:
-    rows, distinct = runner.count_texts(column)
-    total = runner.rows_of(column.table)
-    chosen = np.random.default_rng(SEED).permutation(total)[:MEASURED]
-    return Texts(rows, distinct, tuple(runner.texts(column, np.sort(chosen))))
+from covey.plan.nodes import Ask, Operator, Pipeline
 
 
 class Sampler:
@@ -115,8 +76,8 @@ class Sampler:
         target = ask.target
         if target is None or len(columns) > 1 or not target.conditions:
             return columns
-        batch = self._runner.batch(target.sources[0], np.sort(columns[0]))
-        return self._runner.columns(self._pipeline.rows.query(target, (), batch))
+        batch = self._runner.relations.batch(target.sources[0], np.sort(columns[0]))
+        return self._runner.columns(self._pipeline.graph.query(target, (), batch))
 
     def _rows(self, operator: Operator, count: int) -> list[Int64]:
         """Random rows of an ask: one column of row ids for each source of its target."""
@@ -133,15 +94,15 @@ class Sampler:
         anchors = anchors[:count]
         if not len(anchors):
             return [anchors]
-        batch = self._runner.batch(anchor, np.sort(anchors))
-        pairs = self._runner.columns(self._pipeline.rows.query(target, (), batch))
+        batch = self._runner.relations.batch(anchor, np.sort(anchors))
+        pairs = self._runner.columns(self._pipeline.graph.query(target, (), batch))
         order = self._rng.permutation(len(pairs[0]))[:count]
         return [column[order] for column in pairs]
 
     def _of_source(self, source: int, count: int) -> Int64:
         """Random rows of a source, the same ones each time."""
         if source not in self._chosen:
-            rows = self._runner.columns(self._pipeline.rows.query(Target((source,)), ()))[0]
+            rows = self._runner.columns(self._pipeline.graph.query(Target((source,)), ()))[0]
             self._chosen[source] = self._rng.permutation(np.sort(rows))[:count]
         return self._chosen[source]
 
@@ -150,6 +111,7 @@ class Sampler:
         target = operator.asks[0].target
         if target is None or operator.passes is None:
             return
-        passed = self._runner.passing(self._pipeline.rows, target.sources, columns, operator.passes)
+        graph = self._pipeline.graph
+        passed = self._runner.passing(graph, target.sources, columns, operator.passes)
         names = columns[0] if len(columns) == 1 else np.arange(len(columns[0]))
         self._choice.sampled(number, names.tolist(), passed.tolist(), self._needed[number])
