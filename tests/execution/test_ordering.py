@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 from covey.estimate.cost import Lengths, Work
-from covey.execution.ordering.costs import AskCost, ConditionCost
+from covey.execution.ordering.facts import AskCost, ConditionCost
 from covey.execution.ordering.search import Orders
 
 

@@ -216,7 +216,7 @@ def test_a_notebook_replaces_its_lines() -> None:
 def test_totals_are_projected_and_end_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 50)
     monkeypatch.setattr("covey.execution.bridge.MOST_ROWS", 100)
-    monkeypatch.setattr("covey.execution.progress.SECONDS_BETWEEN_EVENTS", 0.0)
+    monkeypatch.setattr("covey.execution.progress.JsonProgress.pause", 0.0)
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     model = PlantedModel(lambda question, documents: 0.9 if documents[0][-1] in "02468" else 0.1)

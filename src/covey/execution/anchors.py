@@ -19,11 +19,6 @@ class PipelineAnchors:
 
     Those of the pipeline's own source go with their rows. Those of other tables are read by batch
     after batch, and stay until the last is through.
-
-    Args:
-        step: the pipeline.
-        runner: knows the documents of rows.
-        asker: the engine's side.
     """
 
     def __init__(self, step: Pipeline, runner: StepRunner, asker: Asking) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -37,8 +36,6 @@ class Asker:
 
     Args:
         load: gives the loaded model; called at most once.
-        documents: the documents of the query.
-        answers: where answers are kept.
         report: is brought up to date, one operator a call.
         progress: is told how far each call is.
         interrupts: say when to stop.
@@ -77,37 +74,22 @@ class Asker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._progress.close()
         try:
-            self._client.stack.__exit__(kind, error, trace)
+            self._client.stack.__exit__(*error)
         finally:
             if self._stored is not None:
                 self._stored.close()
 
     def ask(self, call: AICall, documents: Int64) -> None:
-        """Ask about tuples of documents and wait for the answers; see `submit`."""
+        """See `Asking.ask`."""
         tickets = self.submit(call, documents)
         while not self.done(tickets):
             self.wait()
 
     def submit(self, call: AICall, documents: Int64, reads: float = 0.0) -> Tickets:
-        """Queue prompts about tuples of documents.
-
-        Those with an answer, and those already under way, are left out.
-
-        Args:
-            documents: (n, arity) distinct document ids, none NULL.
-            reads: see `PromptBatch.reads`.
-
-        Returns:
-            tickets for `done`, empty where every answer is there.
-        """
+        """See `Asking.submit`."""
         if call.options.long_documents is not LongDocuments.ERROR and len(documents):
             lengths = self._open().lengths
             windows = self._answers.windows(call)
@@ -135,15 +117,11 @@ class Asker:
         return frozenset(tickets)
 
     def done(self, tickets: Tickets) -> bool:
-        """Whether all prompts of some tickets have their answers."""
+        """See `Asking.done`."""
         return not any(ticket.left for ticket in tickets)
 
     def wait(self) -> tuple[Ticket, Int64] | None:
-        """Let the engine work until it gives some answers, and keep them.
-
-        Returns:
-            the ticket and the (n, arity) documents that were answered; None where nothing
-            was left to answer.
+        """Let the engine work until it gives some answers, and keep them; see `Asking.wait`.
 
         Raises:
             RunError: a prompt failed and its call says that the query then fails, or the
@@ -188,7 +166,7 @@ class Asker:
         self._progress.share = share
 
     def release(self, documents: Int64) -> None:
-        """Tell the engine that documents will not be read again."""
+        """See `Asking.release`."""
         self._client.release(documents)
 
     def paused(self, seconds: float) -> None:
@@ -200,7 +178,7 @@ class Asker:
         self._guard.after(0, 0)
 
     def capacity(self) -> int | None:
-        """Tokens the engine can hold; None before it is loaded."""
+        """See `Asking.capacity`: None before the engine is loaded."""
         return self._client.capacity
 
     def _operator(self, call: AICall) -> OperatorReport:

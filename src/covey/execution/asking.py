@@ -53,36 +53,35 @@ class Asking(Protocol):
     """Asks calls about documents: a model (`Asker`), or nobody (`DryAsker`)."""
 
     def ask(self, call: AICall, documents: Int64) -> None:
-        """Ask about tuples of documents, (n, arity) distinct ids, and wait for the answers."""
-        ...
+        """Ask about (n, arity) distinct document ids, none NULL, and wait for the answers."""
 
     def submit(self, call: AICall, documents: Int64, reads: float = 0.0) -> Tickets:
-        """Queue prompts; return tickets for `done`, none where every answer is there."""
-        ...
+        """Queue prompts about documents, as `ask`, that have no answer and are not under way.
+
+        Args:
+            reads: see `PromptBatch.reads`.
+
+        Returns:
+            tickets for `done`, empty where every answer is there.
+        """
 
     def done(self, tickets: Tickets) -> bool:
         """Whether all prompts of some tickets have their answers."""
-        ...
 
     def wait(self) -> tuple[Ticket, Int64] | None:
-        """Work until some answers are there.
+        """Work until some answers are there: the ticket, and the (n, arity) documents answered.
 
-        Returns:
-            the ticket and the (n, arity) documents that were answered, or None.
+        None where nothing was left to answer.
         """
-        ...
 
     def reached(self, share: float) -> None:
         """That share of the rows, in (0, 1], has been taken up by now, for what is shown."""
-        ...
 
     def release(self, documents: Int64) -> None:
         """Documents, (n,) ids, will not be anchors again."""
-        ...
 
     def capacity(self) -> int | None:
         """Tokens that can be held at once; None while that is not known."""
-        ...
 
     def check_budget(self) -> None:
         """See that the query keeps to its budget while no model works.
@@ -90,4 +89,3 @@ class Asking(Protocol):
         Raises:
             BudgetError: a limit is passed.
         """
-        ...

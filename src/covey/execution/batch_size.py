@@ -26,9 +26,6 @@ class BatchSizes:
     """Cuts the source of a pipeline into batches.
 
     Args:
-        step: the pipeline.
-        runner: knows the sources.
-        asker: knows the engine's room.
         early: whether the first rows are wanted early: then the first batches are small.
 
     Attributes:

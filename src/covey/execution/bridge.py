@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 import duckdb
@@ -25,16 +25,6 @@ Batches = Generator[pa.RecordBatch, None, None]
 ROWS_A_BATCH = 100_000
 # Rows of a batch of a source at most.
 MOST_ROWS = 32_768
-
-
-class Attempt:
-    """Whether the work of a transaction is kept."""
-
-    def __init__(self) -> None:
-        self.kept = False
-
-    def keep(self) -> None:
-        self.kept = True
 
 
 class Relations:
@@ -102,10 +92,7 @@ class Relations:
     def batch(self, source: int, rows: Int64) -> RowBatch:
         """Some rows of a source to confine queries to; those of the batch before it are let go.
 
-        Args:
-            source: see `RowBatch`.
-            rows: ascending row ids, of which there is one at least; nobody changes the array
-                afterwards.
+        `rows` are ascending row ids, one at least; nobody changes the array afterwards.
         """
         table = self._batch_table
         if rows is not self._batch:
@@ -141,16 +128,13 @@ class Relations:
         rows: list[Int64],
         condition: Condition,
     ) -> Bool:
-        """Which combinations of rows pass a condition.
+        """Which combinations of rows pass a condition, (n,).
 
         Args:
             graph: whose sources they are of.
             sources: one for each column of `rows`.
-            rows: row ids, (n,) int64 each.
+            rows: row ids, (n,) each.
             condition: over those sources.
-
-        Returns:
-            (n,) bool.
         """
         columns = {str(place): column for place, column in enumerate(rows)}
         relations = [graph.relations[source] for source in sources]
@@ -194,7 +178,7 @@ class Relations:
         return pa.table({}) if relation is None else relation.to_arrow_table()
 
     def result(self, query: str) -> pa.Table:
-        """What a user's query gives; see `result`."""
+        """What a user's query gives."""
         return result(self._connection, query)
 
     def batches(self, query: str) -> Batches:
@@ -215,23 +199,22 @@ class Relations:
             reader.close()
 
     def drain(self, query: str) -> None:
-        """Run a query for what its look-ups want; its rows are let go."""
+        """Run a query for what its UDFs want; its rows are let go."""
         for _ in self.batches(query):
             pass
 
     @contextmanager
-    def attempt(self) -> Iterator[Attempt]:
-        """A transaction that is undone unless it is told to keep what it did."""
+    def attempt(self, keep: Callable[[], bool]) -> Iterator[None]:
+        """A transaction that is undone unless `keep` says at its end that its work stays."""
         if in_transaction(self._connection):
             raise RunError(
                 "A statement that changes rows and asks a model cannot run inside a transaction: "
                 "it is tried until every answer is there. COMMIT or ROLLBACK first."
             )
-        attempt = Attempt()
         try:
             self._connection.begin()
-            yield attempt
-            if attempt.kept:
+            yield
+            if keep():
                 self._connection.commit()
         finally:
             finish(self._connection, self._roll_back)

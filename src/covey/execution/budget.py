@@ -84,10 +84,7 @@ class BudgetGuard:
     """
 
     def __init__(
-        self,
-        budget: Budget,
-        price: float | None,
-        clock: Callable[[], float] = time.perf_counter,
+        self, budget: Budget, price: float | None, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._budget = budget
         self._price = price
@@ -132,23 +129,24 @@ class BudgetGuard:
         """
         self._answered += answered
         self._tokens += tokens
-        if self._budget.max_tokens is not None and self._tokens > self._budget.max_tokens:
-            self._stop("max_tokens", self._tokens, self._budget.max_tokens, "computed")
-        taken = 0.0 if self._started is None else self._clock() - self._started
-        if self._budget.max_seconds is not None and taken > self._budget.max_seconds:
-            self._stop("max_seconds", taken, self._budget.max_seconds, "took")
-        if self._budget.max_cost is not None and self._price is not None:
-            cost = taken * self._price / 3600.0
-            if cost > self._budget.max_cost:
-                self._stop("max_cost", cost, self._budget.max_cost, "cost")
+        budget, taken = self._budget, 0.0
+        if self._started is not None:
+            taken = self._clock() - self._started
+        cost = 0.0 if self._price is None else taken * self._price / 3600.0
+        for name, limit, found, verb in (
+            ("max_tokens", budget.max_tokens, self._tokens, "computed"),
+            ("max_seconds", budget.max_seconds, taken, "took"),
+            ("max_cost", budget.max_cost, cost, "cost"),
+        ):
+            if limit is not None and found > limit:
+                self._stop(name, found, limit, verb)
 
     def _stop(self, name: str, found: float, limit: float, verb: str) -> None:
         some = "prompt was" if self._answered == 1 else "prompts were"
-        answered = f"{self._answered:,} {some} answered"
         kept = ", and those answers are kept: the next run asks only the rest" if self._kept else ""
         raise BudgetError(
             f"The query was stopped: it {verb} {_shown(name, found)}, and {name} allows "
-            f"{_shown(name, limit)}. {answered}{kept}. "
+            f"{_shown(name, limit)}. {self._answered:,} {some} answered{kept}. "
             f"Raise {name}, or narrow the query."
         )
 

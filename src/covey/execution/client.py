@@ -22,7 +22,6 @@ class EngineClient:
 
     Args:
         load: gives the loaded model; called at most once.
-        documents: the documents of the query.
         report: is told of the model, its account, and of memory that ran out.
 
     Attributes:
@@ -74,13 +73,13 @@ class EngineClient:
         """
         while self._session is None:
             try:
-                session = self.engine.session(self._documents)
+                self._session = self.engine.session(self._documents)
             except OutOfMemory as error:
                 reason = str(error)
             else:
-                self._session = self.stack.enter_context(session)
-                carry_on(session.counters, self._report.counters)
-                self._report.counters = session.counters
+                self.stack.enter_context(self._session)
+                carry_on(self._session.counters, self._report.counters)
+                self._report.counters = self._session.counters
                 break
             # Not within the block above: the error holds on to what found no room.
             self._shrink(reason)

@@ -54,11 +54,9 @@ class PipelineRunner:
     """Runs one `Pipeline` step.
 
     Args:
-        step: the step.
         runner: asks one call for the rows of a query.
-        asker: the engine's side.
         chooser: decides the order of conditions.
-        early: whether the first rows are wanted early: then the first batches are small.
+        early: see `BatchSizes`.
 
     Attributes:
         found: rows of the result in the batches that are through, under a LIMIT.
@@ -243,8 +241,7 @@ class PipelineRunner:
     def _query(self, target: Target, batch: _Batch, new: int | None = None) -> str:
         """The row ids of a target in rows of the batch that pass the operators that are decided.
 
-        Args:
-            new: the operator of which rows that it rejects are still in the batch.
+        Rows that `new` rejects are still in the batch.
         """
         decided = ((i, self._step.operators[i].passes) for i in batch.decided)
         # Of conditions on the source alone the rows that they reject are gone already.

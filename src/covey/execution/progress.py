@@ -20,11 +20,6 @@ from covey.errors import InputError
 if TYPE_CHECKING:
     from rich.live import Live
 
-# Drawing costs about a millisecond, and a person reads no faster than this.
-SECONDS_BETWEEN_DRAWS = 0.1
-SECONDS_BETWEEN_LINES = 10.0
-SECONDS_BETWEEN_EVENTS = 1.0
-
 # What `connect(progress=…)` takes.
 Shown = bool | Literal["plain", "json"] | None
 
@@ -86,7 +81,12 @@ class _LineProgress(Progress):
 
     Args:
         clock: seconds that only grow; a test gives its own.
+
+    Attributes:
+        pause: seconds at least between two updates that are shown.
     """
+
+    pause: float
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -102,7 +102,7 @@ class _LineProgress(Progress):
         if line is None or line.finished is not None:
             return
         line.done, line.total, line.tokens = done, total, tokens
-        if now - line.shown >= self._pause():
+        if now - line.shown >= self.pause:
             line.shown = now
             self._show("progress", line, now)
 
@@ -114,10 +114,6 @@ class _LineProgress(Progress):
         self._show("finish", line, line.finished)
 
     @abstractmethod
-    def _pause(self) -> float:
-        """Seconds at least between two updates that are shown."""
-
-    @abstractmethod
     def _show(self, event: str, line: _Line, now: float) -> None:
         """Show a line that starts, has progressed or finishes."""
 
@@ -125,8 +121,8 @@ class _LineProgress(Progress):
 class _DrawnProgress(_LineProgress):
     """Lines of text, one an operator, that are drawn together over what they were."""
 
-    def _pause(self) -> float:
-        return SECONDS_BETWEEN_DRAWS
+    # Drawing costs about a millisecond, and a person reads no faster than this.
+    pause = 0.1
 
     def _show(self, event: str, line: _Line, now: float) -> None:
         for other in self._lines.values():
@@ -210,12 +206,11 @@ class PlainProgress(_LineProgress):
         clock: seconds that only grow; a test gives its own.
     """
 
+    pause = 10.0
+
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
         self._stream = stream
-
-    def _pause(self) -> float:
-        return SECONDS_BETWEEN_LINES
 
     def _show(self, event: str, line: _Line, now: float) -> None:
         if event != "start":
@@ -229,8 +224,7 @@ class JsonProgress(PlainProgress):
     null while unknown), `tokens` and `seconds` since the start.
     """
 
-    def _pause(self) -> float:
-        return SECONDS_BETWEEN_EVENTS
+    pause = 1.0
 
     def _show(self, event: str, line: _Line, now: float) -> None:
         values = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from functools import partial
 
@@ -29,20 +29,16 @@ class Runner:
     """Runs one plan once.
 
     Args:
-        plan: what to run.
-        relations: DuckDB, on the connection that the plan was made on.
-        lookups: registered there for the calls of the plan.
-        asker: asks the model.
-        documents: the documents of the query.
+        relations, udfs, asker, documents: see `StepRunner`.
         report: is brought up to date.
-        chooser: decides the order of conditions; None keeps that of the plan.
+        chooser: decides the order of conditions.
     """
 
     def __init__(
         self,
         plan: PhysicalPlan,
         relations: Relations,
-        lookups: AnswerUDFs,
+        udfs: AnswerUDFs,
         asker: Asker,
         documents: DocumentStore,
         report: Report,
@@ -51,10 +47,10 @@ class Runner:
         self._chooser = chooser
         self._plan = plan
         self._relations = relations
-        self._lookups = lookups
+        self._udfs = udfs
         self._asker = asker
         self._report = report
-        self._steps = StepRunner(plan.calls, relations, lookups, asker, documents)
+        self._steps = StepRunner(plan.calls, relations, udfs, asker, documents)
 
     def run(self) -> pa.Table:
         """Run everything; return the result of the statement.
@@ -63,7 +59,7 @@ class Runner:
             RunError: DuckDB failed, or a limit of the query was passed.
         """
         started = time.perf_counter()
-        self._take_steps()
+        self._take(self._plan.steps)
         result = self._finish()
         self._report.rows = result.num_rows
         self._report.seconds = time.perf_counter() - started - self._report.load_seconds
@@ -76,9 +72,9 @@ class Runner:
             RunError: as `run`.
         """
         started = time.perf_counter()
-        self._take_steps()
+        self._take(self._plan.steps)
         if self._plan.on_demand:
-            self._steps.complete(partial(self._relations.drain, self._plan.final))
+            self._drain(self._plan.final)
         self._asker.check()
         self._report.seconds = time.perf_counter() - started - self._report.load_seconds
 
@@ -100,9 +96,6 @@ class Runner:
         """Ask, and give the rows that are final meanwhile; see `PhysicalPlan.piece`.
 
         Time that the reader takes is not counted, nor charged to a budget.
-
-        Args:
-            piece: the statement for one.
 
         Raises:
             RunError: as `run`.
@@ -131,8 +124,7 @@ class Runner:
 
     def _ask_and_read(self, piece: RangeQuery) -> Batches:
         *before, last = self._plan.steps
-        for step in before:
-            self._step(step)
+        self._take(before)
         if not isinstance(last, Pipeline):
             raise RunError("A result in pieces comes from no pipeline: the plan is damaged.")
         done, total = 0, self._steps.rows_of(last.table)
@@ -156,54 +148,51 @@ class Runner:
     def _read(self, query: str) -> Batches:
         with closing(self._relations.batches(query)) as rows:
             for batch in rows:
-                # What a look-up notes it has noted before its rows are here.
-                if self._lookups.lacks_answers:
+                # What a UDF notes it has noted before its rows are here.
+                if self._udfs.lacks_answers:
                     raise RunError(
                         f"The query wants answers that it did not ask for: {DRAWS_OTHERS}"
                     )
                 yield batch
 
-    def _take_steps(self) -> None:
-        for step in self._plan.steps:
-            self._step(step)
-
-    def _step(self, step: Step) -> None:
-        if isinstance(step, Load):
-            self._steps.load(step)
-        elif isinstance(step, Match):
-            self._steps.match(step)
-        elif isinstance(step, Pipeline):
-            for _ in self._pipeline(step):
-                pass
-        elif isinstance(step, Ask):
-            for tickets in self._steps.ask(step):
-                while not self._asker.done(tickets):
-                    self._asker.wait()
-        else:
-            self._steps.prune(step)
+    def _take(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            if isinstance(step, Load | Match):
+                self._steps.load(step)
+            elif isinstance(step, Pipeline):
+                for _ in self._pipeline(step):
+                    pass
+            elif isinstance(step, Ask):
+                for tickets in self._steps.ask(step):
+                    while not self._asker.done(tickets):
+                        self._asker.wait()
+            else:
+                self._steps.prune(step)
 
     def _finish(self) -> pa.Table:
         plan = self._plan
         if not plan.calls:
             # Some statements must not run inside a transaction.
             return self._relations.result(plan.final)
-        if not plan.effects:
-            if plan.rehearsal is not None:
-                self._steps.complete(partial(self._relations.drain, plan.rehearsal))
-            table = self._steps.complete(partial(self._relations.result, plan.final))
-            self._asker.check()
-            return table
         if plan.rehearsal is not None:
-            self._steps.complete(partial(self._relations.drain, plan.rehearsal))
+            self._drain(plan.rehearsal)
+        elif plan.effects:
+            return self._steps.complete(self._attempt)
+        if plan.effects:
             self._asker.check()
             return self._relations.result(plan.final)
-        return self._steps.complete(self._attempt)
+        table = self._steps.complete(partial(self._relations.result, plan.final))
+        self._asker.check()
+        return table
+
+    def _drain(self, query: str) -> None:
+        """Ask all that a query wants."""
+        self._steps.complete(partial(self._relations.drain, query))
 
     def _attempt(self) -> pa.Table:
         """Run a statement that has effects, and undo them where it lacks an answer."""
-        with self._relations.attempt() as attempt:
+        with self._relations.attempt(lambda: not self._udfs.lacks_answers):
             result = self._relations.result(self._plan.final)
-            if not self._lookups.lacks_answers:
+            if not self._udfs.lacks_answers:
                 self._asker.check()
-                attempt.keep()
         return result

@@ -18,26 +18,24 @@ def read_answers(call: AICall, scores: Float64, reasons: Sequence[str | None]) -
 
     Args:
         call: how they are read.
-        scores: (n, question.width) float64 as the engine gave them; NaN is no answer.
+        scores: (n, question.width) as the engine gave them; NaN is no answer.
         reasons: (n,) why a prompt failed; empty unless the call shows it.
 
     Returns:
         (n,) Arrow array of the call's SQL type, NULL where there is no answer; structs
         of value and error where the call shows reasons.
     """
-    values = read_scores(call, scores)
+    values = _values(call, scores)
     if call.options.on_error is not OnError.VALUE:
         return values
     errors = pa.array(reasons, pa.string())
     return pa.StructArray.from_arrays([values, errors], ["value", "error"])
 
 
-def read_scores(call: AICall, scores: Float64) -> pa.Array:
-    """The values of a call's answers, NULL where there is none; see `read_answers`."""
-    missing = np.isnan(scores[:, 0])
+def _values(call: AICall, scores: Float64) -> pa.Array:
+    margins, missing = scores[:, 0], np.isnan(scores[:, 0])
     if call.question.kind is not QuestionKind.JUDGE:
-        return read_labels(call, scores, missing)
-    margins = scores[:, 0]
+        return _labels(call, scores, missing)
     if call.reading is Reading.MARGIN:
         return pa.array(margins, mask=missing)
     if call.reading is Reading.SCORE:
@@ -55,14 +53,15 @@ def true_of(call: AICall, scores: Float64) -> Bool:
     return found
 
 
-def read_labels(call: AICall, scores: Float64, missing: Bool) -> pa.Array:
+def _labels(call: AICall, scores: Float64, missing: Bool) -> pa.Array:
     """The labels of a call's answers, or their probabilities; see `read_answers`."""
     names = pa.array([label.text for label in call.question.labels], pa.string())
     if call.question.kind is QuestionKind.EACH:
         return _each(call, names, scores, missing)
     if call.question.full:
         order = np.argsort(-scores, axis=1, kind="stable")  # ties: the earlier label
-        best = order[:, : call.options.top_k or (order.shape[1] if _all(call) else 1)]
+        probable = call.reading is Reading.PROBABILITIES
+        best = order[:, : call.options.top_k or (order.shape[1] if probable else 1)]
         score = np.take_along_axis(scores, best, axis=1)
     else:
         best, score = np.nan_to_num(scores[:, :1]).astype(np.int64), scores[:, 1:]
@@ -82,14 +81,10 @@ def read_labels(call: AICall, scores: Float64, missing: Bool) -> pa.Array:
     return pa.MapArray.from_arrays(offsets, flat, probabilities)
 
 
-def _all(call: AICall) -> bool:
-    return call.reading is Reading.PROBABILITIES
-
-
 def _each(call: AICall, names: pa.Array, scores: Float64, missing: Bool) -> pa.Array:
     """The labels that apply by themselves, in the order of the list."""
     count, width = scores.shape
-    if _all(call):
+    if call.reading is Reading.PROBABILITIES:
         flat = names.take(pa.array(np.tile(np.arange(width), count - missing.sum())))
         offsets = _offsets(np.full(count, width), missing)
         return pa.MapArray.from_arrays(offsets, flat, pa.array(sigmoid(scores[~missing]).ravel()))

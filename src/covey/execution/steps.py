@@ -8,14 +8,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from covey.arrays import Bool, Int64, distinct, distinct_rows
+from covey.arrays import Int64, distinct, distinct_rows
 from covey.errors import RunError
 from covey.execution.asking import Asking, Tickets
 from covey.execution.bridge import Relations
 from covey.execution.partners import Partners
 from covey.execution.udf import AnswerUDFs, RowDocuments
 from covey.logical.calls import AICall
-from covey.plan.join_graph import Condition, JoinGraph
 from covey.plan.nodes import Ask, DocumentColumn, Load, Match, Prune
 from covey.prompts.documents import NULL_ID, DocumentStore
 
@@ -42,32 +41,29 @@ class StepRunner:
     """Loads sources and asks calls; knows the documents of every row it has read.
 
     Args:
-        calls: the calls of the statement.
         relations: DuckDB, on the connection that the plan was made on.
-        lookups: registered there for the calls.
-        asker: asks the model.
-        documents: the documents of the query.
+        udfs: registered there for the calls.
     """
 
     def __init__(
         self,
         calls: list[AICall],
         relations: Relations,
-        lookups: AnswerUDFs,
+        udfs: AnswerUDFs,
         asker: Asking,
         documents: DocumentStore,
     ) -> None:
         self._calls = calls
         self.relations = relations
-        self._lookups = lookups
+        self._udfs = udfs
         self._asker = asker
         self._documents = documents
-        lookups.expect_rows()
+        udfs.expect_rows()
         self._columns: dict[DocumentColumn, Int64] = {}
         self._rows: dict[str, int] = {}
 
     def complete(self, work: Callable[[], Result]) -> Result:
-        """Repeat `work` until none of its look-ups lacks an answer.
+        """Repeat `work` until none of its UDFs lacks an answer: fixpoint re-execution.
 
         Raises:
             RunError: it never settles, or the query passed its budget.
@@ -76,8 +72,8 @@ class StepRunner:
         for _ in range(MAX_ROUNDS):
             self._asker.check_budget()
             result = work()
-            drawn = 0 if self._lookups.read_again else drawn + 1
-            missing = list(self._lookups.take_missing(self._calls))
+            drawn = 0 if self._udfs.read_again else drawn + 1
+            missing = list(self._udfs.take_missing(self._calls))
             if not missing:
                 return result
             if drawn == DRAWN_ROUNDS:
@@ -90,18 +86,13 @@ class StepRunner:
             "WHERE."
         )
 
-    def load(self, step: Load) -> None:
-        """Fill the table of a load step."""
+    def load(self, step: Load | Match) -> None:
+        """Fill the table of a step."""
         self._rows[step.table] = self.complete(partial(self.relations.fill, step))
-
-    def match(self, step: Match) -> None:
-        """Fill the table of a match step."""
-        self.complete(partial(self.relations.fill, step))
 
     def prune(self, step: Prune) -> None:
         """Delete the rows that a prune step does not keep."""
-        kept = self.complete(partial(self.relations.row_ids, step.query))
-        self.relations.prune(step, kept[0])
+        self.relations.prune(step, self.columns(step.query)[0])
 
     def rows_of(self, table: str) -> int:
         """Rows of a source, 0 where it is not loaded."""
@@ -115,26 +106,15 @@ class StepRunner:
         """Say that some calls are asked from here on, for the rows that turn out to need it."""
         for ask in asks:
             nothing = tuple(RowDocuments(key, np.empty(0, np.int64)) for key in ask.keys)
-            self._lookups.begin(ask.lookup, nothing)
+            self._udfs.begin(ask.lookup, nothing)
 
     def columns(self, query: str) -> list[Int64]:
         """The row ids that a query gives, one array for each of its columns."""
         return self.complete(partial(self.relations.row_ids, query))
 
-    def passing(
-        self,
-        graph: JoinGraph,
-        sources: tuple[int, ...],
-        rows: list[Int64],
-        condition: Condition,
-    ) -> Bool:
-        """See `Relations.passing`."""
-        work = partial(self.relations.passing, graph, sources, rows, condition)
-        return self.complete(work)
-
     def count_true(self, call: int, documents: Int64) -> int:
         """How many of some answered documents, (n, arity), a call of AI.IF is TRUE for."""
-        return self._lookups.count_true(self._calls[call], documents)
+        return self._udfs.count_true(self._calls[call], documents)
 
     def ask_about(self, step: Ask, rows: list[Int64], reads: float) -> Tickets:
         """Ask a call about given rows, columns as its demand has them; see `ask`."""
@@ -145,7 +125,7 @@ class StepRunner:
             place = RowDocuments(key, self._read_documents(column, rows[key]))
             documents[:, i] = place.of_rows(rows[key])
             places.append(place)
-        self._lookups.set_rows(step.lookup, tuple(places))
+        self._udfs.set_rows(step.lookup, tuple(places))
         documents = documents[(documents != NULL_ID).all(axis=1)]
         if not len(documents):
             return frozenset()
@@ -172,7 +152,7 @@ class StepRunner:
             tickets of the asker; go on when they are done.
         """
         self.begin([step])
-        rows = self.complete(partial(self.relations.row_ids, step.demand))
+        rows = self.columns(step.demand)
         if step.stop is None or not len(rows[0]):
             count, start = len(rows[0]), 0
             size = count if piece is None else max(piece, 1)
@@ -187,7 +167,7 @@ class StepRunner:
         size = 1
         while left.count:
             yield self.ask_about(step, left.take(size), reads + 1.0)
-            left.drop(self.complete(partial(self.relations.row_ids, step.stop.decided)))
+            left.drop(self.columns(step.stop.decided))
             size *= 2
 
     def _read_documents(self, column: DocumentColumn, rows: Int64) -> Int64:

@@ -1,8 +1,8 @@
-"""The SQL functions that stand in for AI calls: they look answers up.
+"""The UDFs that stand in for AI calls: they look answers up.
 
-A look-up over texts notes what it cannot find, for the next round of demand
-iteration. A look-up over row ids belongs to a planned call, whose rows were asked
-ahead: a row that was not asked is not needed, and it gives NULL. A call that nothing
+A UDF over texts notes what it cannot find, for the next round of fixpoint re-execution
+(`execution.steps.StepRunner.complete`). A UDF over row ids belongs to a planned call, whose rows
+were asked ahead: a row that was not asked is not needed, and it gives NULL. A call that nothing
 has begun to ask has no answers to give, and is an error.
 """
 
@@ -30,7 +30,7 @@ class RowDocuments:
     """The documents of one argument of a planned call.
 
     Attributes:
-        key: which of the look-up's row ids it depends on.
+        key: which of the UDF's row ids it depends on.
         ids: document id by row id; `NULL_ID` where the text is NULL or was never read.
     """
 
@@ -45,7 +45,7 @@ class RowDocuments:
 
 
 class AnswerUDFs:
-    """Makes the look-ups of a query known on its connection.
+    """Makes the UDFs of a query known on its connection.
 
     Args:
         objects: of the statement, where it will run.
@@ -57,10 +57,7 @@ class AnswerUDFs:
     """
 
     def __init__(
-        self,
-        objects: TemporaryObjects,
-        answers: QueryAnswers,
-        documents: DocumentStore,
+        self, objects: TemporaryObjects, answers: QueryAnswers, documents: DocumentStore
     ) -> None:
         self._objects = objects
         self._answers = answers
@@ -75,7 +72,7 @@ class AnswerUDFs:
         self._lock = threading.Lock()
 
     def register(self, calls: list[AICall]) -> None:
-        """Make both look-ups of every call known to DuckDB."""
+        """Make both UDFs of every call known to DuckDB."""
         for call in calls:
             if call.shares == call.index:
                 self._objects.create_function(call.text_udf, self._by_text(call), call.sql_type)
@@ -90,7 +87,7 @@ class AnswerUDFs:
         self._rows.setdefault(lookup, nothing)
 
     def set_rows(self, lookup: int, documents: tuple[RowDocuments, ...]) -> None:
-        """Give the look-up of a planned call the documents of its arguments."""
+        """Give the UDF of a planned call the documents of its arguments."""
         self._rows[lookup] = documents
 
     @property
@@ -99,11 +96,7 @@ class AnswerUDFs:
         return bool(self._missing)
 
     def take_missing(self, calls: list[AICall]) -> Iterator[tuple[AICall, Int64]]:
-        """What was looked up over texts without success since the last time, distinct.
-
-        Yields:
-            call and (n, arity) document ids.
-        """
+        """Calls, and (n, arity) distinct ids of texts that lacked an answer since the last time."""
         missing, self._missing = self._missing, {}
         asked = {calls[index].question for index in missing}
         self._known = {question: len(self._answers.of(question)) for question in asked}
@@ -120,9 +113,8 @@ class AnswerUDFs:
         arity = call.question.arity
 
         def look_up(*texts: pa.Array) -> pa.Array:
-            count = len(texts[0])
             with self._lock:
-                ids = np.empty((count, arity), np.int64)
+                ids = np.empty((len(texts[0]), arity), np.int64)
                 for i in range(arity):
                     ids[:, i] = self._documents.add(texts[i])
                 return self._read(call, ids, note=True)

@@ -1,4 +1,4 @@
-"""Cut the rows of a block into batches that pass from one question to the next."""
+"""Plan the calls of a block as a pipeline, whose batches pass from one operator to the next."""
 
 from __future__ import annotations
 
@@ -84,10 +84,8 @@ class PipelinePlanner:
         Raises:
             NotPlanned: the rows of the block alone do not decide it.
         """
-        passes = self._condition(self._rows.render(condition))
-        calls = self._rows.work.calls
-        call = whole_call(condition, calls)
-        hint = selectivity_hint(condition, calls)
+        passes, calls = self._condition(self._rows.render(condition)), self._rows.work.calls
+        hint, call = selectivity_hint(condition, calls), whole_call(condition, calls)
         self._operators.append(Operator(self._take(), passes, hint, call))
 
     def close(self) -> None:
@@ -209,7 +207,6 @@ class _PipelineDemand(Demand):
     """A demand that is written anew for what is decided when it is asked.
 
     Args:
-        pipeline: whose rows it names.
         conditions: what must hold beside the conditions of the block.
         inner: the sources of a subquery that belong to it.
         decided: see `Demand`.
@@ -245,11 +242,11 @@ def ask_order(expr: Expr, calls: Sequence[AICall]) -> tuple[float, ...]:
 
 def whole_call(expr: Expr, calls: Sequence[AICall]) -> int | None:
     """The AI.IF that an expression is, None where it is something else or more."""
-    for number in expr.calls:
-        call = calls[number]
-        if call.span == expr.span and len(expr.calls) == 1 and call.reading is Reading.TRUTH:
-            return number
-    return None
+    if len(expr.calls) != 1:
+        return None
+    (number,) = expr.calls
+    whole = calls[number].span == expr.span and calls[number].reading is Reading.TRUTH
+    return number if whole else None
 
 
 def selectivity_hint(expr: Expr, calls: Sequence[AICall]) -> float | None:
@@ -259,13 +256,15 @@ def selectivity_hint(expr: Expr, calls: Sequence[AICall]) -> float | None:
         return None if call is None else calls[call].options.selectivity
     if expr.kind not in (Kind.AND, Kind.OR, Kind.NOT):
         return None
-    parts = [selectivity_hint(part, calls) for part in expr.parts]
-    known = [rate for rate in parts if rate is not None]
-    if len(known) < len(parts):
-        return None
+    known = []
+    for part in expr.parts:
+        hint = selectivity_hint(part, calls)
+        if hint is None:
+            return None
+        known.append(hint)
     if expr.kind is Kind.AND:
         return math.prod(known)
-    failing = math.prod(1.0 - rate for rate in known)
+    failing = math.prod(1.0 - hint for hint in known)
     return failing if expr.kind is Kind.NOT else 1.0 - failing
 
 

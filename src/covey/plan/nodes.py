@@ -1,7 +1,7 @@
 """The physical plan: data only, shared by the optimizer, execution and explain.
 
 A plan is a list of steps and one final statement. Steps load sources and ask the
-model ahead of time, in bulk; the final statement, run until none of its look-ups
+model ahead of time, in bulk; the final statement, run until none of its UDFs
 lacks an answer, is what makes the result exact.
 """
 
@@ -73,7 +73,7 @@ class Ask:
 
     Attributes:
         call: index of the call.
-        lookup: index of the call whose look-up by row ids stands in its place; calls
+        lookup: index of the call whose UDF over row ids stands in its place; calls
             written alike share one.
         documents: where each argument's documents come from.
         keys: for each argument, the column of `demand` that holds its row id.

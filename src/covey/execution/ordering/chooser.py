@@ -9,8 +9,7 @@ import numpy as np
 
 from covey.estimate.profile import ModelProfile
 from covey.estimate.rates import Rates
-from covey.execution.ordering.costs import condition_costs
-from covey.execution.ordering.facts import PipelineFacts
+from covey.execution.ordering.facts import PipelineFacts, condition_costs
 from covey.execution.ordering.search import Orders
 from covey.execution.ordering.selectivity import SelectivityEstimates
 from covey.logical.calls import AICall

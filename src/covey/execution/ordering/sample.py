@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from functools import partial
 
 import numpy as np
 
@@ -13,20 +14,14 @@ from covey.execution.ordering.chooser import OrderChoice
 from covey.execution.ordering.facts import SEED
 from covey.execution.steps import StepRunner
 from covey.plan.join_graph import Target
-from covey.plan.nodes import Ask, Operator, Pipeline
+from covey.plan.nodes import Ask, Pipeline
 
 
 class Sampler:
     """Asks the conditions of a pipeline about random rows; the answers are kept.
 
     All conditions over a source are asked about the same rows: their documents are
-    computed once, and it shows which conditions go together.
-
-    Args:
-        pipeline: the pipeline.
-        runner: asks one call.
-        asker: the engine's side.
-        choice: is told what came out.
+    computed once, and it shows which conditions go together. `choice` is told what came out.
     """
 
     def __init__(
@@ -43,24 +38,21 @@ class Sampler:
 
     def run(self) -> bool:
         """Ask what is worth knowing, as much as possible at once; say whether anything was."""
-        asked: list[tuple[int, list[Int64]]] = []
-        wanted = self._choice.samples()
+        operators, wanted = self._pipeline.operators, self._choice.samples()
         if wanted:
             share = max(wanted.values()) / max(self._runner.rows_of(self._pipeline.table), 1)
             self._asker.reached(min(share, 0.5))
+        asked: list[tuple[int, list[Int64]]] = []
         # Of joins the anchors are rows that filters are asked about, where there are some.
-        single = sorted(wanted, key=lambda i: len(self._pipeline.operators[i].asks[0].documents))
-        for number in single:
-            columns = self._rows(self._pipeline.operators[number], wanted[number])
+        for number in sorted(wanted, key=lambda i: len(operators[i].asks[0].documents)):
+            columns = self._rows(operators[number].asks[0], wanted[number])
             if len(columns[0]):
                 asked.append((number, columns))
         # Later calls of a condition are asked about the rows that the earlier ones leave open.
-        for place in range(
-            max((len(self._pipeline.operators[n].asks) for n, _ in asked), default=0)
-        ):
+        for place in range(max((len(operators[n].asks) for n, _ in asked), default=0)):
             tickets: Tickets = frozenset()
             for number, columns in asked:
-                for ask in self._pipeline.operators[number].asks[place : place + 1]:
+                for ask in operators[number].asks[place : place + 1]:
                     left = self._open(ask, columns)
                     self._needed[number].append(len(left[0]) / len(columns[0]))
                     if len(left[0]):
@@ -79,19 +71,15 @@ class Sampler:
         batch = self._runner.relations.batch(target.sources[0], np.sort(columns[0]))
         return self._runner.columns(self._pipeline.graph.query(target, (), batch))
 
-    def _rows(self, operator: Operator, count: int) -> list[Int64]:
+    def _rows(self, ask: Ask, count: int) -> list[Int64]:
         """Random rows of an ask: one column of row ids for each source of its target."""
-        ask = operator.asks[0]
         target = ask.target
         if target is None:
             return [np.empty(0, np.int64)]
         anchor = target.sources[ask.keys[ask.anchor]]
         if len(target.sources) == 1:
             return [self._of_source(anchor, count)[:count]]
-        anchors = self._chosen.get(anchor)
-        if anchors is None:
-            anchors = self._of_source(anchor, math.isqrt(count))
-        anchors = anchors[:count]
+        anchors = self._of_source(anchor, math.isqrt(count))[:count]
         if not len(anchors):
             return [anchors]
         batch = self._runner.relations.batch(anchor, np.sort(anchors))
@@ -111,7 +99,8 @@ class Sampler:
         target = operator.asks[0].target
         if target is None or operator.passes is None:
             return
-        graph = self._pipeline.graph
-        passed = self._runner.passing(graph, target.sources, columns, operator.passes)
+        graph, find = self._pipeline.graph, self._runner.relations.passing
+        work = partial(find, graph, target.sources, columns, operator.passes)
+        passed = self._runner.complete(work)
         names = columns[0] if len(columns) == 1 else np.arange(len(columns[0]))
         self._choice.sampled(number, names.tolist(), passed.tolist(), self._needed[number])

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from covey.estimate.cost import Lengths, Work, frontier, prefixes, suffixes
-from covey.execution.ordering.costs import AskCost, ConditionCost
+from covey.execution.ordering.facts import AskCost, ConditionCost
 
 # Conditions whose sets are all built upon, and orders kept of each set.
 EXACT = 7
