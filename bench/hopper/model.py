@@ -28,7 +28,6 @@ from covey.kernels.choose import choose_kernels
 from covey.kernels.hopper.launch import relative_error
 from covey.kernels.reference import ReferenceKernels
 from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
-from covey.models.checkpoint import open_checkpoint
 from covey.models.files import ModelFiles
 from hopper.harness import DEVICE, Results, sustained, synchronize
 from hopper.inputs import BF16, batch_of, keeping, suffixes
@@ -62,7 +61,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         files = ModelFiles(folder)
         self.spec = spec = files.spec
-        self._checkpoint = open_checkpoint(files)
+        self._checkpoint = files.checkpoint()
         self.config = AttentionConfig(
             spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
         )

@@ -12,7 +12,6 @@ import torch
 from covey.kernels.base import AttentionConfig, ForwardBatch
 from covey.kernels.reference import ReferenceKernels
 from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
-from covey.models.checkpoint import open_checkpoint
 from covey.models.files import ModelFiles
 from models.batches import make_kv_cache, prompts_batch, random_ids, tree_batches
 from models.tiny import CONTEXT, VOCAB, make_model, plain_logits, write_folder
@@ -50,7 +49,7 @@ def load_ours(folder: Path) -> CausalLM[Any]:
     geometry = AttentionConfig(
         spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
     )
-    weights = load_weights(spec, open_checkpoint(files), cpu, torch.float32)
+    weights = load_weights(spec, files.checkpoint(), cpu, torch.float32)
     return CausalLM(spec, weights, ReferenceKernels(geometry, cpu, torch.float32))
 
 

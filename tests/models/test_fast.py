@@ -21,7 +21,6 @@ from covey.kernels.fast import EXACT, FAST_NAMES, Fast, read_fast
 from covey.kernels.reference import ReferenceKernels
 from covey.kernels.scales import quantise_weight
 from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
-from covey.models.checkpoint import open_checkpoint
 from covey.models.files import ModelFiles
 from covey.models.spec import WeightDtype
 from covey.testing import PlantedModel
@@ -91,7 +90,7 @@ def logits(folder: Path, quantised: bool, ids: list[int]) -> torch.Tensor:
     shape = AttentionConfig(
         spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
     )
-    weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32, quantise_weight)
+    weights = load_weights(spec, files.checkpoint(), CPU, torch.float32, quantise_weight)
     scales = weights.layers[0].down.scales
     assert scales is not None and scales.shape == (spec.hidden // 128, 3)
     reference = ReferenceKernels(shape, CPU, torch.float32, quantised)

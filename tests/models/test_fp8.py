@@ -14,7 +14,6 @@ from covey.errors import ModelError
 from covey.kernels.base import AttentionConfig
 from covey.kernels.reference import ReferenceKernels
 from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
-from covey.models.checkpoint import open_checkpoint
 from covey.models.files import ModelFiles
 from covey.models.spec import WeightDtype
 from models.batches import prompts_batch, random_ids
@@ -56,7 +55,7 @@ def load_ours(folder: Path, *, quantised: bool) -> CausalLM[Any]:
     geometry = AttentionConfig(
         spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
     )
-    weights = load_weights(spec, open_checkpoint(files), cpu, torch.float32)
+    weights = load_weights(spec, files.checkpoint(), cpu, torch.float32)
     return CausalLM(spec, weights, ReferenceKernels(geometry, cpu, torch.float32, quantised))
 
 

@@ -13,7 +13,8 @@ from gguf.quants import dequantize, quantize
 
 from covey.errors import ModelError
 from covey.models.files import ModelFiles
-from covey.models.gguf import GgufFile
+from covey.models.gguf import GgufCheckpoint, GgufFile
+from covey.models.registry import KNOWN_MODELS
 
 ENTRY = struct.pack("<QcIQIQ", 1, b"a", 1, 1, 0, 0)
 Q4_1 = gguf.GGMLQuantizationType.Q4_1
@@ -50,18 +51,26 @@ def write(path: Path, **changes: Any) -> Path:
     return path
 
 
+def opened(path: Path) -> GgufCheckpoint:
+    """The tensors of a file, whatever its metadata say."""
+    spec = KNOWN_MODELS[-1].spec
+    assert spec is not None
+    return GgufCheckpoint(GgufFile(path), spec)
+
+
 def test_metadata_and_tensors_come_back_as_written(tmp_path: Path) -> None:
-    file = GgufFile(write(tmp_path / "m.gguf"))
+    path = write(tmp_path / "m.gguf")
+    file, tensors = GgufFile(path), opened(path)
     assert file.metadata["llama.context_length"] == 64
     assert file.metadata["tokenizer.ggml.tokens"] == ["a", "b", "é"]
     assert file.metadata["some.flags"] == [True, False]
     rng = np.random.default_rng(0)
     plain = rng.standard_normal((3, 5)).astype(np.float32)
-    np.testing.assert_array_equal(file.read("plain", (3, 5)), plain)
+    np.testing.assert_array_equal(tensors.read("plain", (3, 5)), plain)
     half = rng.standard_normal((2, 3)).astype(np.float16)
-    np.testing.assert_array_equal(file.read("half", (2, 3)), half.astype(np.float32))
+    np.testing.assert_array_equal(tensors.read("half", (2, 3)), half.astype(np.float32))
     packed = quantize(rng.standard_normal((4, 64)).astype(np.float32), Q4_1)
-    np.testing.assert_array_equal(file.read("packed", (4, 64)), dequantize(packed, Q4_1))
+    np.testing.assert_array_equal(tensors.read("packed", (4, 64)), dequantize(packed, Q4_1))
 
 
 def test_fingerprint_changes_with_a_weight_and_not_with_the_place(tmp_path: Path) -> None:
@@ -74,7 +83,7 @@ def test_fingerprint_changes_with_a_weight_and_not_with_the_place(tmp_path: Path
 
 
 def test_missing_tensor_and_wrong_shape_name_file_and_tensor(tmp_path: Path) -> None:
-    file = GgufFile(write(tmp_path / "m.gguf"))
+    file = opened(write(tmp_path / "m.gguf"))
     with pytest.raises(ModelError, match=r"m\.gguf has no tensor blk\.0\.attn_q\.weight"):
         file.read("blk.0.attn_q.weight", (1, 1))
     with pytest.raises(
@@ -89,14 +98,14 @@ def test_every_truncation_is_a_model_error(tmp_path: Path) -> None:
     for length in [*range(0, len(data) - 80, 13), len(data) - 80]:
         cut.write_bytes(data[:length])
         with pytest.raises(ModelError, match=r"cut\.gguf"):
-            GgufFile(cut).read("packed", (4, 64))
+            opened(cut).read("packed", (4, 64))
 
 
 def test_cut_off_weights_say_where_the_tensor_ends(tmp_path: Path) -> None:
     path = write(tmp_path / "m.gguf")
     path.write_bytes(path.read_bytes()[:-80])
     with pytest.raises(ModelError, match="is cut off: tensor packed ends at byte"):
-        GgufFile(path).read("packed", (4, 64))
+        opened(path).read("packed", (4, 64))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +134,7 @@ def test_unknown_tensor_type_names_the_tensor(tmp_path: Path) -> None:
     data[at : at + 4] = struct.pack("<I", 999)
     path.write_bytes(data)
     with pytest.raises(ModelError, match="tensor packed is stored as type 999"):
-        GgufFile(path).read("packed", (4, 64))
+        opened(path).read("packed", (4, 64))
 
 
 def test_missing_key_is_named(tmp_path: Path) -> None:
@@ -175,7 +184,7 @@ def test_a_header_that_does_not_fit_the_file_is_refused(tmp_path: Path, change: 
     text, at, content, reason = HEADERS[change]
     path = spoiled(write(tmp_path / "m.gguf"), text, at, content)
     with pytest.raises(ModelError, match=reason):
-        GgufFile(path).read("plain", (3, 5))
+        opened(path).read("plain", (3, 5))
 
 
 def test_a_key_twice_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from covey.engine.readout import answer_tokens
 from covey.kernels.base import AttentionConfig
 from covey.kernels.reference import ReferenceKernels
 from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
-from covey.models.checkpoint import open_checkpoint
 from covey.models.files import ModelFiles
 from covey.models.spec import WeightDtype
 from models.batches import prompts_batch, random_ids
@@ -36,7 +35,7 @@ def script() -> Any:
 def logits(folder: Path) -> torch.Tensor:
     files = ModelFiles(folder)
     spec = files.spec
-    weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32)
+    weights = load_weights(spec, files.checkpoint(), CPU, torch.float32)
     shape = AttentionConfig(
         spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
     )

@@ -29,7 +29,6 @@ from covey.kernels.base import AttentionConfig
 from covey.kernels.reference import ReferenceKernels
 from covey.models import file_reader
 from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
-from covey.models.checkpoint import open_checkpoint
 from covey.models.files import ModelFiles
 from models.batches import prompts_batch, random_ids
 from models.tiny import VOCAB, make_model, plain_logits, write_folder, write_gguf
@@ -71,7 +70,7 @@ def weights_of(path: Path) -> Path:
 def fingerprint(path: Path) -> str:
     """That of the files alone, read as loading reads them."""
     files = ModelFiles(path)
-    checkpoint = open_checkpoint(files)
+    checkpoint = files.checkpoint()
     load_weights(files.spec, checkpoint, CPU, torch.float32)
     return checkpoint.fingerprint()
 
@@ -82,7 +81,7 @@ def test_gguf_gives_the_logits_of_transformers(path: Path, theirs: Any) -> None:
     shape = AttentionConfig(
         spec.heads, spec.kv_heads, spec.d_head, spec.norm_eps, rope_frequencies(spec)
     )
-    weights = load_weights(spec, open_checkpoint(files), CPU, torch.float32)
+    weights = load_weights(spec, files.checkpoint(), CPU, torch.float32)
     ids = random_ids(40, VOCAB, seed=1)
     found = CausalLM(spec, weights, ReferenceKernels(shape, CPU, torch.float32)).logits(
         prompts_batch([ids]), None
@@ -111,7 +110,7 @@ def test_every_byte_is_in_the_fingerprint(path: Path) -> None:
 
 def test_the_fingerprint_does_not_depend_on_what_was_read_before(path: Path) -> None:
     files = ModelFiles(path)
-    unread = open_checkpoint(files).fingerprint()
+    unread = files.checkpoint().fingerprint()
     assert unread == fingerprint(path)
 
 

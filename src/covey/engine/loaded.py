@@ -30,7 +30,6 @@ from covey.kernels.fast import EXACT, Fast
 from covey.kernels.reference import ReferenceKernels
 from covey.kernels.scales import quantise_weight
 from covey.models.causal_lm import CausalLM, load_weights, rope_frequencies
-from covey.models.checkpoint import open_checkpoint
 from covey.models.files import ModelFiles
 from covey.models.spec import ModelSpec, WeightDtype
 from covey.prompts.documents import DocumentStore
@@ -192,7 +191,7 @@ def _loaded(
             f"{files.path} holds FP8 weights, which need a GPU. On a CPU use qwen3-0.6b, or the"
             " BF16 or GGUF form of this model."
         )
-    checkpoint = open_checkpoint(files)
+    checkpoint = files.checkpoint()
     if where.type == "cuda":
         check_room(spec, torch.cuda.mem_get_info(where)[0], torch.cuda.get_device_name(where))
     else:

@@ -18,8 +18,15 @@ from torch import Tensor
 from covey.errors import ModelError
 from covey.kernels.base import ForwardBatch, Kernels, KvLayer, Plan, Weight
 from covey.kernels.device_memory import upload
-from covey.models.checkpoint import Checkpoint
-from covey.models.shapes import EMBEDDING, FINAL_NORM, HEAD, layer_shapes, scale_name, scale_shape
+from covey.models.checkpoint import (
+    EMBEDDING,
+    FINAL_NORM,
+    HEAD,
+    Checkpoint,
+    layer_shapes,
+    scale_name,
+    scale_shape,
+)
 from covey.models.spec import Llama3Rope, ModelSpec
 
 _FP8 = torch.float8_e4m3fn

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from covey.errors import ModelError
+from covey.models.checkpoint import Checkpoint, check_tensors
 from covey.models.config import spec_from_folder
 from covey.models.fields import Fields
-from covey.models.gguf import GgufFile
+from covey.models.gguf import GgufCheckpoint, GgufFile
 from covey.models.gguf_spec import spec_from_gguf
 from covey.models.spec import ModelSpec
 
@@ -77,3 +78,17 @@ class ModelFiles:
             fields.text("pre"),
             self.path,
         )
+
+    def checkpoint(self) -> Checkpoint:
+        """The weights, opened; ModelError where they are missing, damaged, or not the spec's."""
+        # It imports torch.
+        from covey.models.safetensors import SafetensorsCheckpoint
+
+        file = self.gguf
+        opened: Checkpoint
+        if file is None:
+            opened = SafetensorsCheckpoint(self.path)
+        else:
+            opened = GgufCheckpoint(file, self.spec)
+        check_tensors(self.spec, opened.tensors, opened.path)
+        return opened

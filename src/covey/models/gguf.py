@@ -1,4 +1,4 @@
-"""Read GGUF files: header, metadata, tensor table, and tensors as float32.
+"""Read GGUF files: header, metadata, tensor table, and tensors as float32; torch is loaded late.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Block formats are dequantised
 by the `gguf` package. Its reader is not used: it takes 4 s and 190 MB for the header of SmolLM2,
@@ -9,18 +9,39 @@ goes on for ever in a list that says to have 2**62 values, and lets tensors over
 from __future__ import annotations
 
 import math
+import re
 import struct
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from covey.arrays import Float32, UInt8
 from covey.errors import ModelError
 from covey.models.file_reader import WeightFile
-from covey.models.shapes import StoredTensor, check_shape
+from covey.models.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+from covey.models.checkpoint import EMBEDDING, FINAL_NORM, HEAD, Checkpoint, StoredTensor
+
+_OUTER = {"token_embd": EMBEDDING, "output_norm": FINAL_NORM, "output": HEAD}
+_INNER = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_NAME = re.compile(r"(?:blk\.(0|[1-9][0-9]*)\.)?(\w+)\.weight", re.ASCII)
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"}
 _SCALARS |= {10: "Q", 11: "q", 12: "d"}
@@ -72,97 +93,118 @@ class GgufFile:
         self._file.digest(0, header.end)
 
     @cached_property
-    def places(self) -> dict[str, tuple[int, int]]:
-        """Where each tensor starts and stops in the file.
+    def stored(self) -> dict[str, StoredTensor]:
+        """What the file says of each tensor.
 
         Raises:
             ModelError: tensors overlap, end behind the file, or are of an unknown format.
         """
-        found = {n: (e.start, e.start + self._bytes_of(n, e)) for n, e in self.tensors.items()}
+        found = {name: self._stored(name, entry) for name, entry in self.tensors.items()}
         at, before = self._header_end, "the header"
-        for name, (start, stop) in sorted(found.items(), key=lambda item: item[1]):
-            if start < at:
+        for name, tensor in sorted(found.items(), key=lambda item: item[1].start):
+            if tensor.start < at:
                 raise ModelError(
-                    f"{self.path} is damaged: tensor {name} begins at byte {start:,}, within"
+                    f"{self.path} is damaged: tensor {name} begins at byte {tensor.start:,}, within"
                     f" {before}. Fetch it again."
                 )
-            if stop > self._file.size:
+            if tensor.stop > self._file.size:
                 raise ModelError(
-                    f"{self.path} is cut off: tensor {name} ends at byte {stop:,}, the file at"
-                    f" {self._file.size:,}. Fetch it again."
+                    f"{self.path} is cut off: tensor {name} ends at byte {tensor.stop:,}, the file"
+                    f" at {self._file.size:,}. Fetch it again."
                 )
-            at, before = stop, f"tensor {name}"
+            at, before = tensor.stop, f"tensor {name}"
         return found
-
-    @cached_property
-    def stored(self) -> dict[str, StoredTensor]:
-        """What the file says of each tensor; ModelError as for `places`."""
-        entries = ((name, self.tensors[name]) for name in self.places)
-        return {n: StoredTensor(e.shape, _format(e.kind)[0], self.path) for n, e in entries}
-
-    def read(self, name: str, shape: tuple[int, ...]) -> Float32:
-        """One tensor, dequantised.
-
-        Args:
-            name: the tensor's name in the file.
-            shape: what the model needs, rows first.
-
-        Returns:
-            shape float32, an array of its own.
-
-        Raises:
-            ModelError: names the file and the tensor: missing, of another shape, of a
-                format that cannot be read, or cut off.
-        """
-        if name not in self.tensors:
-            raise ModelError(
-                f"{self.path} has no tensor {name}. The file is incomplete or of another model."
-            )
-        check_shape(name, self.stored[name], shape)
-        content = self._file.read(*self.places[name])
-        return self._dequantise(name, self.tensors[name], content)
-
-    def digest(self, name: str) -> bytes:
-        """See `Checkpoint.digest`."""
-        return self._file.digest(*self.places[name])
 
     def fingerprint(self) -> str:
         """See `Checkpoint.fingerprint`."""
-        return self._file.fingerprint([(0, self._header_end), *self.places.values()])
+        tensors = [(tensor.start, tensor.stop) for tensor in self.stored.values()]
+        return self._file.fingerprint([(0, self._header_end), *tensors])
 
-    def _bytes_of(self, name: str, entry: TensorEntry) -> int:
+    def _stored(self, name: str, entry: TensorEntry) -> StoredTensor:
         kind, block, block_bytes = _format(entry.kind)
         if not block:
-            raise self._unreadable(name, kind)
+            raise _unreadable(self.path, name, kind)
         width = entry.shape[-1]
         if width % block:
             raise ModelError(
                 f"{self.path}: tensor {name} is {width} wide, no multiple of the {block} weights"
                 f" of a {kind} block. The file is damaged; fetch it again."
             )
-        return math.prod(entry.shape) // block * block_bytes
+        stop = entry.start + math.prod(entry.shape) // block * block_bytes
+        return StoredTensor(entry.shape, kind, self._file, entry.start, stop)
 
-    def _dequantise(self, name: str, entry: TensorEntry, content: UInt8) -> Float32:
-        from gguf.constants import GGMLQuantizationType
-        from gguf.quants import dequantize
 
-        kind = GGMLQuantizationType(entry.kind)
-        rows = math.prod(entry.shape[:-1])
-        packed = content.reshape(rows, -1)
-        out = np.empty((rows, entry.shape[-1]), dtype=np.float32)
-        try:
-            for first in range(0, rows, _ROWS_AT_A_TIME):
-                part = slice(first, first + _ROWS_AT_A_TIME)
-                out[part] = dequantize(packed[part], kind)
-        except NotImplementedError:
-            raise self._unreadable(name, kind.name) from None
-        return out.reshape(entry.shape)
+class GgufCheckpoint(Checkpoint):
+    """Dequantised tensors of a GGUF file, float32, their rows in Hugging Face's order.
 
-    def _unreadable(self, name: str, kind: str) -> ModelError:
-        return ModelError(
-            f"{self.path}: tensor {name} is stored as {kind}, which cannot be dequantised here."
-            " Use a file quantised as Q8_0, Q4_1, Q4_K or the like, or safetensors."
-        )
+    Args:
+        file: the open file.
+        spec: the model that its metadata describes.
+
+    Raises:
+        ModelError: its tensors overlap, end behind it, or are of an unknown format.
+    """
+
+    def __init__(self, file: GgufFile, spec: ModelSpec) -> None:
+        self.path = file.path
+        self._file = file
+        self._spec = spec
+        self._names = {_hugging_face_name(name): name for name in file.tensors}
+        foreign = [name for name in file.tensors if name.startswith(("model.", "lm_head"))]
+        if foreign:
+            raise ModelError(f"{file.path} has a tensor {foreign[0]}, which is no name of GGUF's.")
+        self.tensors = {name: file.stored[own] for name, own in self._names.items()}
+
+    def fingerprint(self) -> str:
+        """See `Checkpoint.fingerprint`."""
+        return self._file.fingerprint()
+
+    def _decoded(self, name: str, content: UInt8) -> Tensor:
+        import torch
+
+        own = self._names[name]
+        entry = self._file.tensors[own]
+        tensor = torch.from_numpy(_dequantised(self.path, own, entry, content))
+        # llama.cpp stores a Llama's queries and keys for RoPE over neighbouring dimensions.
+        if self._spec.architecture == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
+            pairs = tensor.view(-1, self._spec.d_head // 2, 2, entry.shape[1])
+            return pairs.transpose(1, 2).reshape(entry.shape)
+        return tensor
+
+
+def _hugging_face_name(name: str) -> str:
+    """What Hugging Face calls a tensor; its own name where it has no such tensor."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return name
+    layer, kind = match.groups()
+    if layer is None:
+        return _OUTER.get(kind, name)
+    return f"model.layers.{layer}.{_INNER[kind]}.weight" if kind in _INNER else name
+
+
+def _dequantised(path: Path, name: str, entry: TensorEntry, content: UInt8) -> Float32:
+    from gguf.constants import GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    kind = GGMLQuantizationType(entry.kind)
+    rows = math.prod(entry.shape[:-1])
+    packed = content.reshape(rows, -1)
+    out = np.empty((rows, entry.shape[-1]), dtype=np.float32)
+    try:
+        for first in range(0, rows, _ROWS_AT_A_TIME):
+            part = slice(first, first + _ROWS_AT_A_TIME)
+            out[part] = dequantize(packed[part], kind)
+    except NotImplementedError:
+        raise _unreadable(path, name, kind.name) from None
+    return out.reshape(entry.shape)
+
+
+def _unreadable(path: Path, name: str, kind: str) -> ModelError:
+    return ModelError(
+        f"{path}: tensor {name} is stored as {kind}, which cannot be dequantised here."
+        " Use a file quantised as Q8_0, Q4_1, Q4_K or the like, or safetensors."
+    )
 
 
 def _format(kind: int) -> tuple[str, int, int]:

@@ -13,16 +13,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from covey.arrays import UInt8
 from covey.errors import ModelError
+from covey.models.checkpoint import Checkpoint, StoredTensor
 from covey.models.fields import Fields
 from covey.models.file_reader import WeightFile, parse_json, read_json
-from covey.models.shapes import StoredTensor, check_shape
 
 _READABLE = {
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F8_E4M3": torch.float8_e4m3fn,
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float8_e4m3": torch.float8_e4m3fn,
 }
 # What a file calls its dtypes, what users do, and their bytes.
 _DTYPES = {
@@ -47,15 +48,11 @@ _MOST_DIMENSIONS = 8
 _INDEX = "model.safetensors.index.json"
 
 
-class SafetensorsCheckpoint:
+class SafetensorsCheckpoint(Checkpoint):
     """The weights of a Hugging Face folder, in one file or in shards with an index.
 
     Args:
         folder: holds model.safetensors, or shards and model.safetensors.index.json.
-
-    Attributes:
-        path: the folder.
-        tensors: what the files say of each tensor.
 
     Raises:
         ModelError: there are none, a file's table is damaged, or two files hold one tensor.
@@ -66,40 +63,32 @@ class SafetensorsCheckpoint:
         self.tensors: dict[str, StoredTensor] = {}
         paths, named = _shard_paths(folder)
         self._shards = [_Shard(path) for path in paths]
-        self._where: dict[str, _Shard] = {}
         for shard in self._shards:
             for name, tensor in shard.tensors.items():
-                if name in self._where:
+                if name in self.tensors:
+                    other = self.tensors[name].file.path.name
                     raise ModelError(
-                        f"{shard.file.path} and {self._where[name].file.path.name} both hold"
-                        f" {name}. Fetch the folder again."
+                        f"{tensor.file.path} and {other} both hold {name}. Fetch the folder again."
                     )
-                self._where[name] = shard
                 self.tensors[name] = tensor
         for name, file in named.items():
-            if name not in self.tensors or self.tensors[name].file.name != file:
+            if name not in self.tensors or self.tensors[name].file.path.name != file:
                 raise ModelError(f"{folder / _INDEX} names a tensor {name} that {file} has not.")
-
-    def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """See `Checkpoint.read`."""
-        shard = self._where.get(name)
-        if shard is None:
-            raise ModelError(
-                f"{self.path} has no tensor {name} in its safetensors files."
-                " The folder is incomplete or of another model; fetch it again."
-            )
-        check_shape(name, self.tensors[name], shape)
-        return shard.read(name)
-
-    def digest(self, name: str) -> bytes:
-        """See `Checkpoint.digest`."""
-        shard = self._where[name]
-        return shard.file.digest(*shard.places[name])
 
     def fingerprint(self) -> str:
         """See `Checkpoint.fingerprint`."""
         prints = [shard.file.fingerprint(shard.pieces) for shard in self._shards]
         return hashlib.sha256(" ".join(prints).encode()).hexdigest()
+
+    def _decoded(self, name: str, content: UInt8) -> Tensor:
+        stored = self.tensors[name]
+        dtype = _READABLE.get(stored.dtype)
+        if dtype is None:
+            raise ModelError(
+                f"{stored.file.path}: tensor {name} is stored as {stored.dtype};"
+                " Covey reads FP32, FP16, BF16 and FP8 (e4m3)."
+            )
+        return torch.from_numpy(content).view(dtype).view(stored.shape)
 
 
 class _Shard:
@@ -107,8 +96,7 @@ class _Shard:
 
     Attributes:
         tensors: what its table says of each.
-        places: where each starts and stops in the file.
-        pieces: these, and the table.
+        pieces: where they, and the table, start and stop.
     """
 
     def __init__(self, path: Path) -> None:
@@ -121,29 +109,16 @@ class _Shard:
         _check_metadata(Fields(table, path).part("__metadata__"))
         table.pop("__metadata__", None)
         self.tensors: dict[str, StoredTensor] = {}
-        self.places: dict[str, tuple[int, int]] = {}
-        self._codes: dict[str, str] = {}
         for name in table:
             entry = Fields(table, path).part(name)
             if entry is None:
                 raise _damaged(path, f"its table says nothing of {name}")
             code, shape, (first, last) = _entry(entry)
-            self._codes[name] = code
-            self.tensors[name] = StoredTensor(shape, _DTYPES[code][0], path)
-            self.places[name] = (start + first, start + last)
-        self.pieces = [(0, 8), (8, start), *self.places.values()]
-        _check_cover(sorted(self.places.values()), start, self.file.size, path)
-
-    def read(self, name: str) -> Tensor:
-        """One tensor of the table, in the dtype that it is stored in."""
-        stored, dtype = self.tensors[name], _READABLE.get(self._codes[name])
-        if dtype is None:
-            raise ModelError(
-                f"{self.file.path}: tensor {name} is stored as {stored.dtype};"
-                " Covey reads FP32, FP16, BF16 and FP8 (e4m3)."
-            )
-        content = torch.from_numpy(self.file.read(*self.places[name]))
-        return content.view(dtype).view(stored.shape)
+            dtype = _DTYPES[code][0]
+            self.tensors[name] = StoredTensor(shape, dtype, self.file, start + first, start + last)
+        places = sorted((tensor.start, tensor.stop) for tensor in self.tensors.values())
+        self.pieces = [(0, 8), (8, start), *places]
+        _check_cover(places, start, self.file.size, path)
 
 
 def _check_metadata(metadata: Fields | None) -> None:
