@@ -18,8 +18,8 @@ from covey.optimizer.constants import is_constant
 from covey.optimizer.demand import Demand
 from covey.optimizer.limit import can_prune, plan_prune, reject_unanswered
 from covey.optimizer.matches import plan_matches
-from covey.optimizer.outside import Outside
 from covey.optimizer.pipeline_planner import PipelinePlanner
+from covey.optimizer.predicate_pushdown import OuterPredicate
 from covey.optimizer.semi_join import plan_semi_join
 from covey.optimizer.workspace import Workspace
 from covey.sql.from_clause import NotPlanned
@@ -39,7 +39,7 @@ class BlockPlanner:
     Args:
         direct: the calls in the block that are in no block inside it.
         guards: guards of those calls.
-        outside: what blocks around it want of its rows.
+        outer: what blocks around it want of its rows.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class BlockPlanner:
         block: QueryBlock,
         direct: frozenset[int],
         guards: Guards,
-        outside: Sequence[Outside],
+        outer: Sequence[OuterPredicate],
     ) -> None:
         self.work = work
         self.block = block
         self.direct = direct
         self.guards = guards
-        self.rows = BlockRows(work, block, guards, outside)
+        self.rows = BlockRows(work, block, guards, outer)
         self.pipeline: PipelinePlanner | None = None
         # What holds of all rows of outer joins, as SQL, with the one source it is about.
         self._kept: list[tuple[int | None, str]] = []

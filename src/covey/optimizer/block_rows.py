@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from covey.logical.query_blocks import Expr, JoinKind, QueryBlock
 from covey.logical.text_span import TextSpan
 from covey.optimizer.demand import Demand
-from covey.optimizer.draws import keep_rows
+from covey.optimizer.draws import materialize_rows
 from covey.optimizer.having import conditions_on_groups
-from covey.optimizer.outside import Outside
+from covey.optimizer.predicate_pushdown import OuterPredicate
 from covey.optimizer.workspace import LoadedSource, Workspace
 from covey.sql.from_clause import NotPlanned
 from covey.sql.guards import Context, Guards
@@ -22,7 +22,7 @@ class BlockRows:
 
     Args:
         guards: guards of its calls.
-        outside: what blocks around it want of its rows.
+        outer: what blocks around it want of its rows.
 
     Attributes:
         loaded: the loaded sources, in the order of FROM.
@@ -33,7 +33,11 @@ class BlockRows:
     """
 
     def __init__(
-        self, work: Workspace, block: QueryBlock, guards: Guards, outside: Sequence[Outside] = ()
+        self,
+        work: Workspace,
+        block: QueryBlock,
+        guards: Guards,
+        outer: Sequence[OuterPredicate] = (),
     ) -> None:
         self.work = work
         self.block = block
@@ -44,7 +48,7 @@ class BlockRows:
         self.open: list[Expr] = []
         self._left: list[Expr] = []
         self._pushed: set[TextSpan] = set()
-        self._outside = [each.text for each in outside]
+        self._outer = [predicate.text for predicate in outer]
 
     @property
     def wanted(self) -> list[Expr]:
@@ -79,7 +83,7 @@ class BlockRows:
             self.loaded.append(self.work.load(self.block, number, conditions))
         self._pushed = set(offered) - set(spans)
         self._draw()
-        self._outside += conditions_on_groups(self.block, self.work, self.loaded)
+        self._outer += conditions_on_groups(self.block, self.work, self.loaded)
 
     def _draw(self) -> None:
         """Draw the rows of the joins; see `load`."""
@@ -89,7 +93,7 @@ class BlockRows:
         left = [c for c in self.free if c.span not in self._pushed]
         if self.block.inner and self._are_connected(left) and any(map(self.draws, left)):
             relations = ", ".join(source.relation for source in self.loaded)
-            keep_rows(self.work, self.block, self.loaded, relations, left)
+            materialize_rows(self.work, self.block, self.loaded, relations, left)
         self.open = [c for c in self.block.conditions if self._stays_open(c)]
         self._left = [c for c in self.free if c in self.open]
         self.free = [c for c in self.free if c not in self.open]
@@ -103,7 +107,7 @@ class BlockRows:
         if any(self.draws(c) for c in on if c not in done):
             return False
         relations = self.relations_of(number)
-        return keep_rows(self.work, self.block, self.loaded[: number + 2], relations, done)
+        return materialize_rows(self.work, self.block, self.loaded[: number + 2], relations, done)
 
     def _are_connected(self, conditions: list[Expr]) -> bool:
         """Whether conditions tie all sources together, or there are but two."""
@@ -129,7 +133,7 @@ class BlockRows:
     def conditions(self) -> list[str]:
         """What rows are known to need: the conditions that are free or asked, as SQL."""
         free = [self.render(c) for c in self.free if c.span not in self._pushed]
-        return [*free, *self._outside, *(self.render(c) for c in self.asked)]
+        return [*free, *self._outer, *(self.render(c) for c in self.asked)]
 
     def demand(self, texts: Sequence[str] = ()) -> Demand:
         """The rows that pass all conditions so far, and `texts`."""

@@ -6,7 +6,7 @@
     after   covey_source_1 holds ten rows, and s is SELECT * FROM covey_source_1
 
 So it is with every query in brackets that can be evaluated by itself, with samples of tables,
-and with views that draw. A table of WITH that several read is also kept where its rows may come
+and with views that draw. A table of WITH that several read is so, too, where its rows may come
 out otherwise without a draw: LIMIT, windows and aggregates over rows in no order. What the
 body of a recursive table draws, it draws in every step; NOT MATERIALIZED asks for a draw by
 each reader.
@@ -36,24 +36,24 @@ _UNSTABLE = frozenset(
 )
 
 
-def keep_draws(work: Workspace) -> None:
-    """Keep what draws and needs no answer of the model, the outermost parts first.
+def materialize_draws(work: Workspace) -> None:
+    """Materialize what draws and needs no answer of the model, the outermost parts first.
 
-    Only where the statement still binds with what was kept.
+    Only where the statement still binds with its tables.
     """
     if changes_rows(work.tokens) and work.tokens[0].word == "WITH":
         # What the queries in it can see is not read.
         return
     with suppress(QueryError), work.attempt():
-        _keep_queries(work)
+        _materialize_queries(work)
         for block in work.blocks:
             if not _is_step(block):
-                _keep_sources(work, block)
+                _materialize_sources(work, block)
         if work.steps:
             work.binder.check()
 
 
-def keep_rows(
+def materialize_rows(
     work: Workspace,
     block: QueryBlock,
     sources: Sequence[LoadedSource],
@@ -86,15 +86,15 @@ def keep_rows(
     drawn = f"(({', '.join(ids)}) IN (SELECT ({', '.join(names)}) FROM {load.table}))"
     for condition in conditions:
         if work.draws(condition.span, block):
-            work.replace(condition.span, load.table, drawn)
+            work.materialize(condition.span, load.table, drawn)
             drawn = "TRUE"
     return True
 
 
-def keep_shared(work: Workspace, block: QueryBlock) -> None:
-    """Keep the tables of WITH that a block reads, that others read too, and that draw.
+def materialize_shared(work: Workspace, block: QueryBlock) -> None:
+    """Materialize the tables of WITH that a block reads, that others read too, and that draw.
 
-    They hold calls, since `keep_draws` left them; those are answered while they are filled.
+    They hold calls, since `materialize_draws` left them; those are answered while they are filled.
     """
     for table in work.tables_read(block.span, block.scope):
         if work.readers(table) > 1 and work.draws(table, block):
@@ -102,19 +102,19 @@ def keep_shared(work: Workspace, block: QueryBlock) -> None:
             if first is not None and not _is_step(first):
                 opening = work.tokens.index_at(first.span.start) - 1
                 if work.tokens.is_open(opening):
-                    _keep_query(work, opening, with_calls=True)
+                    _materialize_query(work, opening, with_calls=True)
 
 
-def _keep_queries(work: Workspace) -> None:
+def _materialize_queries(work: Workspace) -> None:
     tokens, i = work.tokens, 0
     while i < len(tokens):
         opens = tokens.is_open(i) and tokens.word(i + 1) in QUERY_STARTS
-        if opens and _keep_query(work, i):
+        if opens and _materialize_query(work, i):
             i = tokens.partner[i]
         i += 1
 
 
-def _keep_query(work: Workspace, opening: int, with_calls: bool = False) -> bool:
+def _materialize_query(work: Workspace, opening: int, with_calls: bool = False) -> bool:
     """Evaluate the query in some brackets once, if it draws; whether it is."""
     tokens = work.tokens
     body = tokens.span(opening + 1, tokens.partner[opening])
@@ -143,7 +143,7 @@ def _keep_query(work: Workspace, opening: int, with_calls: bool = False) -> bool
     shown = ", ".join(
         f"{own} AS {quote_name(name)}" for own, (name, _) in zip(names, columns, strict=True)
     )
-    work.replace(body, load.table, f"SELECT {shown} FROM {load.table}")
+    work.materialize(body, load.table, f"SELECT {shown} FROM {load.table}")
     return True
 
 
@@ -163,7 +163,7 @@ def _is_whole(work: Workspace, body: TextSpan, table: TextSpan) -> bool:
     return work.tokens.inside(table)[-2].end == body.end
 
 
-def _keep_sources(work: Workspace, block: QueryBlock) -> None:
+def _materialize_sources(work: Workspace, block: QueryBlock) -> None:
     """Load the entries of FROM that draw, and a sample of the only one."""
     for number, source in enumerate(block.sources or ()):
         holds_calls = any(source.span.holds(call.span) for call in work.calls)

@@ -1,4 +1,4 @@
-"""Outer joins that are none, because WHERE rejects the rows that they would add.
+"""Outer join simplification: joins that add no rows, because WHERE is null-rejecting.
 
     t LEFT JOIN u ON AI.IF(… t, u) WHERE u.id = 3      u.id is NULL in a row without partner
     t FULL JOIN u ON … WHERE AI.IF(… t.a)              a NULL document gives NULL: rows of u alone
@@ -20,7 +20,7 @@ from sqlglot import TokenType
 from covey.logical.calls import AICall, OnError
 from covey.logical.query_blocks import Expr, FromItem, JoinKind, QueryBlock
 from covey.logical.text_span import TextSpan
-from covey.optimizer.outside import Outside
+from covey.optimizer.predicate_pushdown import OuterPredicate
 from covey.optimizer.workspace import Workspace
 from covey.sql.edited_text import Edits, Replacement
 from covey.sql.text import COMPARISONS, quote_name
@@ -32,18 +32,18 @@ _OPERANDS = frozenset(
     }
 )  # fmt: skip
 
-_Condition = Expr | Outside
+_Condition = Expr | OuterPredicate
 
 
-def without_needless_outer_joins(
-    block: QueryBlock, work: Workspace, outside: Sequence[Outside] = ()
+def simplify_outer_joins(
+    block: QueryBlock, work: Workspace, around: Sequence[OuterPredicate] = ()
 ) -> None:
     """Let the joins of a block be of the kind that their rows show, in the text too."""
     outer = (JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
 
     @cache
     def rejected(condition: _Condition, source: int) -> bool:
-        return _rejects(condition, (block.sources or ())[source], block, work)
+        return _is_null_rejecting(condition, (block.sources or ())[source], block, work)
 
     changed = any(join.kind in outer for join in block.joins)
     while changed:
@@ -51,7 +51,7 @@ def without_needless_outer_joins(
         for number, join in enumerate(block.joins):
             later = [j for j in block.joins[number + 1 :] if j.kind is JoinKind.INNER]
             conditions: list[_Condition] = [*block.where, *(c for j in later for c in j.on)]
-            conditions += (o for o in outside if not o.constant)
+            conditions += (o for o in around if not o.constant)
             kind = _kind(join.kind, number, conditions, rejected)
             if kind is not join.kind:
                 changed, joined = True, replace(join, kind=kind)
@@ -83,9 +83,11 @@ def _kind(
     return kind
 
 
-def _rejects(condition: _Condition, source: FromItem, block: QueryBlock, work: Workspace) -> bool:
+def _is_null_rejecting(
+    condition: _Condition, source: FromItem, block: QueryBlock, work: Workspace
+) -> bool:
     """Whether a condition is not TRUE of a row in which a source is NULL."""
-    if isinstance(condition, Outside):
+    if isinstance(condition, OuterPredicate):
         relation = _nulls(source, block, work)
         return relation is not None and _is_not_true(condition.text, relation, block, work)
     if work.draws(condition.span, block):

@@ -15,11 +15,11 @@ from covey.logical.text_span import TextSpan
 from covey.optimizer.block import BlockPlanner
 from covey.optimizer.constants import ask_constants
 from covey.optimizer.demand import refuse_blobs
-from covey.optimizer.draws import keep_draws, keep_shared
-from covey.optimizer.outer_joins import without_needless_outer_joins
-from covey.optimizer.outside import conditions_from_outside
+from covey.optimizer.draws import materialize_draws, materialize_shared
+from covey.optimizer.outer_joins import simplify_outer_joins
 from covey.optimizer.pieces import plan_pieces
 from covey.optimizer.pipeline_planner import ask_order
+from covey.optimizer.predicate_pushdown import outer_predicates
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import UNREAD, PhysicalPlan
 from covey.sql.edited_text import Edits, Replacement
@@ -55,7 +55,7 @@ def make_plan(extracted: ExtractedCalls, objects: TemporaryObjects) -> PhysicalP
     extracted.refuse_columns_in_braces(lambda call: id(work.owner[call.index]))
     _name_outputs(work)
     with work.attempt():
-        keep_draws(work)
+        materialize_draws(work)
         if work.binder.in_transaction():
             # Until it commits, the rows of a new table have no row ids that count from 0.
             work.on_demand.update((call.index, "a transaction is open") for call in work.calls)
@@ -183,12 +183,12 @@ def _plan_block(block: QueryBlock, work: Workspace) -> None:
         work.edited,
         lambda e: not work.draws(e.span, block),
     )
-    keep_shared(work, block)
-    outside = conditions_from_outside(block, work)
-    without_needless_outer_joins(block, work, outside)
+    materialize_shared(work, block)
+    outer = outer_predicates(block, work)
+    simplify_outer_joins(block, work, outer)
     mark = work.mark()
     try:
-        BlockPlanner(work, block, direct, guards, outside).plan()
+        BlockPlanner(work, block, direct, guards, outer).plan()
         if work.planned == mark.planned and not work.prunes(mark):
             work.revert(mark)
         for call in direct - work.planned:

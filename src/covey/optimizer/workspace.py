@@ -60,7 +60,7 @@ class Mark:
     steps: int
     planned: frozenset[int]
     loaded: dict[TextSpan, LoadedSource]
-    kept: dict[TextSpan, str]
+    materialized: dict[TextSpan, str]
 
 
 class Workspace:
@@ -72,7 +72,7 @@ class Workspace:
         planned: calls that are asked ahead.
         on_demand: reasons for calls that are not.
         owner: the innermost block around each call.
-        kept: parts of the text that are evaluated once, and the table in their place.
+        materialized: parts of the text that are evaluated once, and the table in their place.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Workspace:
         self.steps: list[Step] = []
         self.planned: frozenset[int] = frozenset()
         self.on_demand: dict[int, str] = {}
-        self.kept: dict[TextSpan, str] = {}
+        self.materialized: dict[TextSpan, str] = {}
         self.owner = {call.index: self.innermost(call.span) for call in self.calls}
         self._objects = objects
         self._named = named_columns(extracted.tokens, blocks)
@@ -104,7 +104,7 @@ class Workspace:
 
     def mark(self) -> Mark:
         edits, steps = self.edited.snapshot(), len(self.steps)
-        return Mark(edits, steps, self.planned, dict(self._loaded), dict(self.kept))
+        return Mark(edits, steps, self.planned, dict(self._loaded), dict(self.materialized))
 
     def revert(self, mark: Mark) -> None:
         """Go back to a mark; the tables of sources that were loaded since are dropped."""
@@ -115,7 +115,7 @@ class Workspace:
         del self.steps[mark.steps :]
         self.planned = mark.planned
         self._loaded = dict(mark.loaded)
-        self.kept = dict(mark.kept)
+        self.materialized = dict(mark.materialized)
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -154,7 +154,7 @@ class Workspace:
         """Whether a step since the mark drops rows."""
         return any(isinstance(step, Prune) for step in self.steps[mark.steps :])
 
-    def _kept(self, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    def _read_columns(self, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """The columns of a source that the statement may read."""
         named = self._named
         kept = [column for column in columns if named is None or column[0].lower() in named]
@@ -190,7 +190,7 @@ class Workspace:
         """Whether a text of a block has another value each time it is evaluated.
 
         The documents of calls are left out: they are read once, with their rows; and what
-        is `kept`. What holds for a statement holds for all that it becomes.
+        is `materialized`. What holds for a statement holds for all that it becomes.
         """
         return self.changes(span, block.scope) >= Changes.WITH_ROW
 
@@ -198,7 +198,7 @@ class Workspace:
         self, span: TextSpan, scope: Sequence[TextSpan], without: Sequence[TextSpan] = ()
     ) -> Changes:
         """How a text changes that can see some tables of WITH; see `draws`."""
-        left_out = [*(call.span for call in self.calls), *self.kept, *without]
+        left_out = [*(call.span for call in self.calls), *self.materialized, *without]
         spans = [span, *self.tables_read(span, scope)]
         return max(self.binder.volatile.within(self.tokens, each, left_out) for each in spans)
 
@@ -206,7 +206,7 @@ class Workspace:
         """Whether an argument of a call is another text each time it is read."""
         scope = () if block is None else block.scope
         inside = [c.span for c in self.calls if span.holds(c.span)]
-        found = self.binder.volatile.within(self.tokens, span, [*inside, *self.kept])
+        found = self.binder.volatile.within(self.tokens, span, [*inside, *self.materialized])
         found = max([found, *(self.changes(t, scope) for t in self.tables_read(span, scope))])
         return found >= Changes.WITH_ROW
 
@@ -226,7 +226,7 @@ class Workspace:
         found: list[TextSpan] = []
         spans = [span]
         for reading in spans:
-            outside = (t for t in self.tokens.inside(reading) if not self._is_kept(t.start))
+            outside = (t for t in self.tokens.inside(reading) if not self._is_materialized(t.start))
             names = {token.text.lower() for token in outside}
             for table in scope:
                 if table not in spans and self._name_of(table).lower() in names:
@@ -243,7 +243,7 @@ class Workspace:
 
     def tables_in(self, applied: set[TextSpan]) -> frozenset[str]:
         """The tables that stand in a text by the edits that show in it."""
-        return frozenset(table for span, table in self.kept.items() if span in applied)
+        return frozenset(table for span, table in self.materialized.items() if span in applied)
 
     def relation(self, source: FromItem) -> str:
         """An entry of FROM with the names that it and its columns go by, without its sample."""
@@ -283,9 +283,9 @@ class Workspace:
         read = [source.span, *block.scope, *pushed]
         load = self.add_load(source.alias, query, kept, read, texts)
         alias = "" if source.has_alias else f" AS {quote_name(source.alias)}"
-        self.replace(source.span, load.table, f"{load.table}{alias}")
+        self.materialize(source.span, load.table, f"{load.table}{alias}")
         for drawn in filter(None, (source.sample, sample)):
-            self.replace(drawn, load.table, "")
+            self.materialize(drawn, load.table, "")
         for span in pushed:
             self.edited.replace(span, "TRUE")
         decided = set(pushed)
@@ -312,10 +312,10 @@ class Workspace:
                 open_ones += [some[half:], some[:half]]
         return found
 
-    def replace(self, span: TextSpan, table: str, new: str) -> None:
+    def materialize(self, span: TextSpan, table: str, new: str) -> None:
         """Let a text stand in the place of a part that was evaluated once, into a table."""
         self.edited.replace(span, new)
-        self.kept[span] = table
+        self.materialized[span] = table
 
     def add_load(
         self,
@@ -350,10 +350,10 @@ class Workspace:
     def samples(self, block: QueryBlock) -> bool:
         """Whether USING SAMPLE of a block is still to be drawn."""
         span = block.clauses.get("USING SAMPLE")
-        return span is not None and not self._is_kept(span.start)
+        return span is not None and not self._is_materialized(span.start)
 
-    def _is_kept(self, place: int) -> bool:
-        return any(span.start <= place < span.end for span in self.kept)
+    def _is_materialized(self, place: int) -> bool:
+        return any(span.start <= place < span.end for span in self.materialized)
 
     def _sample(self, block: QueryBlock) -> TextSpan | None:
         """USING SAMPLE of a block with one source, keywords included, until it is drawn."""
@@ -371,4 +371,4 @@ class Workspace:
             raise NotPlanned(f"{source.alias} has a column named rowid")
         if len({name.lower() for name, _ in columns}) < len(columns):
             raise NotPlanned(f"{source.alias} has two columns of one name")
-        return self._kept(columns)
+        return self._read_columns(columns)

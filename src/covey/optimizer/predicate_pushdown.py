@@ -1,4 +1,4 @@
-"""Conditions of the block around a derived table or CTE that hold of its rows too.
+"""Predicate pushdown: conditions of the block around a derived table or CTE hold of its rows too.
 
     before  SELECT id FROM (SELECT id, s FROM t WHERE AI.IF(…)) q WHERE q.id < 3
     asked   for the rows of t with (SELECT (q.id < 3) FROM (SELECT id) AS q)
@@ -27,7 +27,7 @@ from covey.sql.text import quote_name
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class OuterPredicate:
     """A condition from outside, as SQL over the sources of a block.
 
     Attributes:
@@ -39,12 +39,12 @@ class Outside:
     constant: bool
 
 
-def conditions_from_outside(block: QueryBlock, work: Workspace) -> list[Outside]:
+def outer_predicates(block: QueryBlock, work: Workspace) -> list[OuterPredicate]:
     """Conditions on rows of FROM; asked for before the sources are loaded."""
     return [*_constants_around(block, work), *_of_readers(block, work)]
 
 
-def _constants_around(block: QueryBlock, work: Workspace) -> list[Outside]:
+def _constants_around(block: QueryBlock, work: Workspace) -> list[OuterPredicate]:
     """The constant prompts that decide whether a subquery of WHERE is read at all."""
     around = [b for b in work.blocks if "WHERE" in b.clauses]
     around = [b for b in around if b.clauses["WHERE"].holds(block.span)]
@@ -53,14 +53,14 @@ def _constants_around(block: QueryBlock, work: Workspace) -> list[Outside]:
     return [each for each in found if each is not None]
 
 
-def _constant(condition: Expr, work: Workspace) -> Outside | None:
+def _constant(condition: Expr, work: Workspace) -> OuterPredicate | None:
     """A constant prompt as a condition from outside; names of tables may mean others inside."""
     if "FROM" in work.tokens.words(condition.span) or not is_constant(condition, work):
         return None
-    return Outside(work.edited.render(condition.span), constant=True)
+    return OuterPredicate(work.edited.render(condition.span), constant=True)
 
 
-def _of_readers(block: QueryBlock, work: Workspace) -> list[Outside]:
+def _of_readers(block: QueryBlock, work: Workspace) -> list[OuterPredicate]:
     """What the blocks want that have a block in FROM."""
     span = block.clauses.get("SELECT")
     limited = {"LIMIT", "OFFSET"} & set(block.clauses)
@@ -83,7 +83,7 @@ def _of_readers(block: QueryBlock, work: Workspace) -> list[Outside]:
         return []
     alternatives = (" AND ".join(each.text for each in texts) for texts in by_reader)
     constant = any(each.constant for texts in by_reader for each in texts)
-    return [Outside(" OR ".join(f"({text})" for text in alternatives), constant)]
+    return [OuterPredicate(" OR ".join(f"({text})" for text in alternatives), constant)]
 
 
 def _readers(block: QueryBlock, work: Workspace) -> list[tuple[QueryBlock, int]]:
@@ -119,7 +119,7 @@ def _is_body(body: TextSpan, span: TextSpan, opening: int, work: Workspace) -> b
 
 def _inside(
     condition: Expr, select: TextSpan, alias: str, block: QueryBlock, work: Workspace
-) -> Outside | None:
+) -> OuterPredicate | None:
     """A condition on the rows of a block's output as one on its FROM; None where it is none."""
     tokens = work.tokens
     if condition.calls - work.planned:
@@ -138,7 +138,7 @@ def _inside(
     text = f"(SELECT ({written}) FROM (SELECT {columns}) AS {alias})"
     queries = (alone, f"SELECT {text} FROM {relations}")
     binds = all(work.columns(block, query) is not None for query in queries)
-    return Outside(text, constant=False) if binds else None
+    return OuterPredicate(text, constant=False) if binds else None
 
 
 def _relations(block: QueryBlock, work: Workspace) -> str:
