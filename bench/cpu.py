@@ -144,7 +144,7 @@ def table(name: str, found: Measurement, threads: int) -> str:
         ("prompts", f"{counters.prompts:,}"),
         ("requested tokens", f"{counters.requested_tokens:,}"),
         ("fresh tokens", f"{counters.fresh_tokens:,}"),
-        ("chunks, mean fill", f"{counters.batches}, {counters.fill:.0%}"),
+        ("batches, mean fill", f"{counters.batches}, {counters.fill:.0%}"),
         ("load", f"{found.load_seconds:.1f} s"),
         ("run", f"{found.seconds:.1f} s ({counters.host_seconds:.2f} s of it packing)"),
         ("fresh tokens a second", f"{counters.fresh_tokens / found.seconds:,.0f}"),
@@ -235,7 +235,7 @@ def flow_table(found: Flow) -> str:
         ("tokens as a query", f"{counters.fresh_tokens:,}", f"{found.seconds:.1f} s"),
         ("ratio", f"{tokens:.2f}x", f"{found.alone_seconds / found.seconds:.2f}x"),
         ("minimum tokens", f"{counters.minimum_tokens:,}", f"{counters.evictions} evictions"),
-        ("chunks, mean fill", f"{counters.batches}, {counters.fill:.0%}", ""),
+        ("batches, mean fill", f"{counters.batches}, {counters.fill:.0%}", ""),
         ("packing", f"{counters.host_seconds:.2f} s", f"peak {counters.peak_slots:,} slots"),
         ("largest difference", f"{found.difference:.1e}", "nats of a margin"),
     ]

@@ -1,7 +1,7 @@
 """Time and memory of the prompt forest: `python bench/forest.py`.
 
 Builds tries of a million documents in several shapes, then packs five million join
-pairs chunk by chunk. Each case runs in a process of its own, so that the peak resident
+pairs batch by batch. Each case runs in a process of its own, so that the peak resident
 memory printed beside it is its own, inputs and interpreter included. Seconds are wall time; CPU
 seconds stand beside them, and what they differ by is the machine's other work.
 """
@@ -21,7 +21,7 @@ from covey.prompts.forest import Forest, ask_all, ask_pairs, build_trie, flatten
 from covey.prompts.tokens import Tokens
 
 VOCABULARY = 151_936  # Qwen3
-BUDGET = 32_768  # tokens of a chunk
+BUDGET = 32_768  # tokens of a batch
 BLOCK = 1 << 20
 SEED = 20_261_129
 
@@ -124,7 +124,7 @@ def join_tries(rng: np.random.Generator) -> tuple[Tokens, Tokens]:
 
 
 def describe(forest: Forest, prepared: Stopwatch) -> str:
-    """One line about packing a whole forest in chunks, after what `prepared` measured."""
+    """One line about packing a whole forest in batches, after what `prepared` measured."""
     before, before_text = prepared.wall, str(prepared)
     watch, answers = Stopwatch(), 0
     for begin in range(0, forest.size, BUDGET):

@@ -3,8 +3,8 @@
     python bench/idle.py CHECKPOINT IMDB-1 FEV-9 [--scale 0.1] [--token 6.9] [--profile]
 
 Planner, executor, tokenizer, scheduler and forest are the real ones, answers are planted, and a
-chunk takes as long as its tokens would on an H200. So it needs no GPU, reads no weights, and shows
-for each query how long the device stood idle before which chunk. Seconds are this machine's.
+batch takes as long as its tokens would on an H200. So it needs no GPU, reads no weights, and shows
+for each query how long the device stood idle before which batch. Seconds are this machine's.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from suite.tables import DEFAULT_SEED, Corpus
 from suite.truth import plant
 
 _DEVICE = "NVIDIA H200"
-_CHUNK_SECONDS = 0.004  # of a chunk besides its tokens
-_LAUNCH_SECONDS = 0.0015  # of the host, to start a chunk's kernels
+_BATCH_SECONDS = 0.004  # of a batch besides its tokens
+_LAUNCH_SECONDS = 0.0015  # of the host, to start a batch's kernels
 _SHOWN = 0.01  # seconds of idleness that make a line
 
 
 class Waited:
-    """A chunk that is done at a time (`time.perf_counter`)."""
+    """A batch that is done at a time (`time.perf_counter`)."""
 
     def __init__(self, end: float, seconds: float, numbers: int) -> None:
         self._end = end
@@ -62,26 +62,26 @@ class Waited:
 
 
 class WaitingRunner:
-    """Runs chunks one after another by waiting; see `covey.engine.model_runner.ModelRunner`.
+    """Runs batches one after another by waiting; see `covey.engine.model_runner.ModelRunner`.
 
     Args:
         token: seconds of a token.
 
     Attributes:
-        log: (begin, end, tokens) of every chunk, by `time.perf_counter`.
+        log: (begin, end, tokens) of every batch, by `time.perf_counter`.
     """
 
     def __init__(self, token: float) -> None:
         self._token = token
         self.log: list[tuple[float, float, int]] = []
 
-    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Waited:
-        """Queue a chunk behind those before."""
+    def launch(self, batch: ForwardBatch, wanted: Wanted | None = None) -> Waited:
+        """Queue a batch behind those before."""
         time.sleep(_LAUNCH_SECONDS)
-        seconds = len(chunk) * self._token + _CHUNK_SECONDS
+        seconds = len(batch) * self._token + _BATCH_SECONDS
         begin = max([time.perf_counter(), *(end for _, end, _ in self.log[-1:])])
-        self.log.append((begin, begin + seconds, len(chunk)))
-        numbers = len(chunk.logits_indices) + (0 if wanted is None else len(wanted.answers))
+        self.log.append((begin, begin + seconds, len(batch)))
+        numbers = len(batch.logits_indices) + (0 if wanted is None else len(wanted.answers))
         return Waited(begin + seconds, seconds, numbers)
 
 
@@ -134,7 +134,7 @@ def run(plan: Plan, model: ForcedModel, corpus: Corpus, runner: WaitingRunner) -
     tokens = sum(count for _, _, count in runner.log)
     print(
         f"{plan.id:<12}{seconds:8.2f} s, idle {1 - busy / seconds:.1%}, {tokens:,} tokens in"
-        f" {len(runner.log)} chunks, {rows:,} rows"
+        f" {len(runner.log)} batches, {rows:,} rows"
     )
     last = begin
     for start, end, count in runner.log:

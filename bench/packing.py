@@ -2,7 +2,7 @@
 
 A whole session with a model that computes nothing and a tokenizer that reads bytes, so
 that what is left is the work of the host: naming the distinct documents, the tries, the
-chunks, the slots of keys and values, and handing the answers back.
+batches, the slots of keys and values, and handing the answers back.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """Runs chunks in no time; every answer is zero."""
+    """Runs batches in no time; every answer is zero."""
 
     answers: int = 0
 
-    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Nothing:
-        return Nothing(len(chunk.logits_indices) + (0 if wanted is None else len(wanted.answers)))
+    def launch(self, batch: ForwardBatch, wanted: Wanted | None = None) -> Nothing:
+        return Nothing(len(batch.logits_indices) + (0 if wanted is None else len(wanted.answers)))
 
     def result(self) -> tuple[Float64, float]:
         return np.zeros(self.answers), 0.0

@@ -23,7 +23,7 @@ from covey.prompts.question import Question, QuestionKind
 from covey.testing import PlantedModel
 from suite.shapes import Int64
 
-PROMPTS_A_CHUNK = 4_096  # about what a chunk of 65,536 tokens holds of pairs
+PROMPTS_A_BATCH = 4_096  # about what a batch of 65,536 tokens holds of pairs
 _CAPACITY = 900_000  # tokens, as of a large GPU: rows go on in batches of its size
 
 
@@ -76,9 +76,9 @@ class BlankSession:
     def run(self) -> Iterator[Answers]:
         while self._queue:
             ticket, batch = self._queue.popleft()
-            for start in range(0, len(batch.documents), PROMPTS_A_CHUNK):
+            for start in range(0, len(batch.documents), PROMPTS_A_BATCH):
                 started = time.perf_counter()
-                stop = min(start + PROMPTS_A_CHUNK, len(batch.documents))
+                stop = min(start + PROMPTS_A_BATCH, len(batch.documents))
                 scores = np.zeros((stop - start, batch.question.width))
                 self.counters.prompts += stop - start
                 self.counters.batches += 1

@@ -87,7 +87,7 @@ def stream(monkeypatch):
     monkeypatch.setattr(bridge, "ROWS_A_BATCH", 40)
     monkeypatch.setattr(bridge, "MOST_ROWS", 90)
     monkeypatch.setattr(batch_size, "FIRST_BATCH", 16)
-    monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 10)
+    monkeypatch.setattr(planted, "PROMPTS_A_BATCH", 10)
     model = PlantedModel(
         lambda question, documents: sum(map(ord, question + "".join(documents))) % 10 / 10,
         lambda question, labels, documents: len(documents[0]) % len(labels),

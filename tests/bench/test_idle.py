@@ -18,7 +18,7 @@ def test_a_query_waits_for_its_tokens_and_gives_its_rows(
     assert idle.main([str(checkpoint), "IMDB-4", "--scale", "0"]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
     found = re.fullmatch(
-        r"IMDB-4 .* s, idle .*%, ([\d,]+) tokens in (\d+) chunks, (\d+) rows", first
+        r"IMDB-4 .* s, idle .*%, ([\d,]+) tokens in (\d+) batches, (\d+) rows", first
     )
     assert found is not None and all(int(n.replace(",", "")) > 0 for n in found.groups())
     assert lines[-1].endswith("s behind the last")

@@ -11,7 +11,7 @@ from covey.cli.main import main
 from covey.testing import PlantedModel, planted
 
 connect = covey.connect
-planted.PROMPTS_A_CHUNK = 10
+planted.PROMPTS_A_BATCH = 10
 
 
 def answer(question: str, documents: tuple[str, ...]) -> float:

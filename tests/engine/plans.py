@@ -187,7 +187,7 @@ def documents(draw: st.DrawFn) -> list[str]:
 def plans(
     draw: st.DrawFn,
     *,
-    large_arena: bool = False,
+    large_cache: bool = False,
     context: bool = True,
     exact: bool = False,
     steps: bool = True,
@@ -207,10 +207,10 @@ def plans(
             rows = [tuple(r) for r in np.stack([g.ravel() for g in grid], axis=1).tolist()]
         else:
             rows = draw(st.lists(st.tuples(*[ids] * question.arity), max_size=12, unique=True))
-        reads = 1.0 if large_arena else draw(st.sampled_from([0.0, 0.5, 1.0, 2.0]))
-        release = [] if large_arena else draw(st.lists(ids, max_size=3))
+        reads = 1.0 if large_cache else draw(st.sampled_from([0.0, 0.5, 1.0, 2.0]))
+        release = [] if large_cache else draw(st.lists(ids, max_size=3))
         tickets.append(Ticket(question, rows, reads, draw(st.integers(0, 4)), release))
-    slots = 100_000 if large_arena else draw(st.integers(3, 120))
+    slots = 100_000 if large_cache else draw(st.integers(3, 120))
     limits = Limits(
         context=draw(st.sampled_from([20, 30, 10_000])) if context else 10_000,
         max_batched_tokens=draw(st.sampled_from([1, 2, 3, 5, 8, 16, 40, 100_000])),
@@ -225,7 +225,7 @@ def plans(
 
 @st.composite
 def flows(draw: st.DrawFn) -> Plan:
-    """Batches of rows, each through filter, filter and join, in an arena that is short."""
+    """Batches of rows, each through filter, filter and join, in a KV cache that is short."""
     texts = draw(st.lists(st.text("ab", min_size=1, max_size=12), min_size=4, max_size=14))
     texts = list(dict.fromkeys(texts))
     partners = draw(st.lists(st.integers(0, len(texts) - 1), min_size=1, max_size=4, unique=True))
@@ -266,7 +266,7 @@ class Run:
         self.closed += 1
 
     def deliveries(self, stop: Callable[[int], bool] = lambda count: False) -> Iterator[int]:
-        """Run the plan; yields after each delivery and checks the arena's books."""
+        """Run the plan; yields after each delivery and checks the KV cache's books."""
         waiting = list(self.plan.tickets)
         count = 0
         while True:
@@ -327,7 +327,7 @@ class Run:
         assert (counters.prompts, counters.failed) == (len(rows), failed)
         assert counters.requested_tokens == requested
         assert counters.fresh_tokens == len(self.runner.computed)
-        assert counters.batches == len(self.runner.chunks)
+        assert counters.batches == len(self.runner.batches)
 
     def check_closed(self) -> None:
         """The accounts are right at the end, and the engine is free, once."""

@@ -1,7 +1,7 @@
 """A runner that knows what every row should see: it computes prompts, not numbers.
 
 A slot remembers the row that was written to it. A row's prompt is put together from the
-slots and rows that the chunk lets it see; any hole, any doubled position and any slot that
+slots and rows that the batch lets it see; any hole, any doubled position and any slot that
 was overwritten too early shows as a wrong prompt. The margin of a prompt is a number made
 of its tokens.
 """
@@ -78,43 +78,43 @@ class Found:
 
 
 class SymbolicRunner:
-    """Runs chunks on prompts.
+    """Runs batches on prompts.
 
     Args:
-        slots: of the arena.
-        fail_at: raises on the chunk of this number.
+        slots: of the KV cache.
+        fail_at: raises on the batch of this number.
 
     Attributes:
-        chunks: all that ran.
+        batches: all that ran.
         computed: every prefix in the order it was computed, repeats included.
-        answered: the prompts that each chunk answers.
+        answered: the prompts that each batch answers.
     """
 
     def __init__(self, slots: int, fail_at: int | None = None) -> None:
-        self.chunks: list[ForwardBatch] = []
+        self.batches: list[ForwardBatch] = []
         self.computed: list[Prompt] = []
         self.answered: list[list[Prompt]] = []
         self._fail_at = fail_at
         self._slots: list[tuple[int, int] | None] = [None] * slots
         self._prompts: dict[tuple[int, int], Prompt] = {}
 
-    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Found:
-        number = len(self.chunks)
+    def launch(self, batch: ForwardBatch, wanted: Wanted | None = None) -> Found:
+        number = len(self.batches)
         if number == self._fail_at:
             raise ZeroDivisionError("the kernel fails")
-        self.chunks.append(chunk)
-        stored = np.flatnonzero(chunk.slot_mapping >= 0)
-        slots = chunk.slot_mapping[stored]
+        self.batches.append(batch)
+        stored = np.flatnonzero(batch.slot_mapping >= 0)
+        slots = batch.slot_mapping[stored]
         assert len(np.unique(slots)) == len(slots), "a slot written twice"
         # Keys and values are stored before any row attends.
         for row, slot in zip(stored.tolist(), slots.tolist(), strict=True):
             self._slots[slot] = (number, row)
-        seen = [self._seen(chunk, row) for row in range(len(chunk))]
-        # Rows see rows that come later in the chunk only through the arena: follow depths.
-        for row in np.argsort(chunk.positions, kind="stable").tolist():
-            self._prompts[number, row] = self._prompt(chunk, number, row, seen[row])
+        seen = [self._seen(batch, row) for row in range(len(batch))]
+        # Rows see rows that come later in the batch only through the KV cache: follow depths.
+        for row in np.argsort(batch.positions, kind="stable").tolist():
+            self._prompts[number, row] = self._prompt(batch, number, row, seen[row])
             self.computed.append(self._prompts[number, row])
-        self.answered.append([self._prompts[number, row] for row in chunk.logits_indices.tolist()])
+        self.answered.append([self._prompts[number, row] for row in batch.logits_indices.tolist()])
         found = [margin(prompt) for prompt in self.answered[-1]]
         if wanted is not None:
             tokens = wanted.tokens[wanted.columns].tolist()
@@ -122,15 +122,15 @@ class SymbolicRunner:
             found += [logit(*each) for each in zip(prompts, tokens, strict=True)]
         return Found(np.array(found))
 
-    def _seen(self, chunk: ForwardBatch, row: int) -> list[int]:
-        """The arena slots a row sees."""
-        over = (chunk.prefix_rows[:, 0] <= row) & (row < chunk.prefix_rows[:, 1])
-        return [slot for span in chunk.prefix_slots[over].tolist() for slot in range(*span)]
+    def _seen(self, batch: ForwardBatch, row: int) -> list[int]:
+        """The KV cache slots a row sees."""
+        over = (batch.prefix_rows[:, 0] <= row) & (row < batch.prefix_rows[:, 1])
+        return [slot for span in batch.prefix_slots[over].tolist() for slot in range(*span)]
 
-    def _prompt(self, chunk: ForwardBatch, number: int, row: int, slots: list[int]) -> Prompt:
-        depth = int(chunk.positions[row])
+    def _prompt(self, batch: ForwardBatch, number: int, row: int, slots: list[int]) -> Prompt:
+        depth = int(batch.positions[row])
         above: list[Prompt | None] = [None] * depth
-        keys = [(number, k) for k in range(row) if row < chunk.subtree_ends[k]]
+        keys = [(number, k) for k in range(row) if row < batch.subtree_ends[k]]
         for slot in slots:
             held = self._slots[slot]
             assert held is not None, f"row {row} reads slot {slot}, which holds nothing"
@@ -143,4 +143,4 @@ class SymbolicRunner:
         assert whole is not None, f"row {row} does not see the token before it"
         for place, prefix in enumerate(above):
             assert prefix == whole[: place + 1], f"row {row} sees another prompt's token"
-        return (*whole, int(chunk.tokens[row]))
+        return (*whole, int(batch.tokens[row]))

@@ -116,7 +116,7 @@ def ask(
 
 
 LIMITS = [(37, 9_000, 0), (64, 420, 0), (200, 260, 8), (4096, 9_000, 8), (64, 60, 0)]
-# Each with one of the seeds, and in `make fuzz` with both; chunks of five tokens are slow.
+# Each with one of the seeds, and in `make fuzz` with both; batches of five tokens are slow.
 CASES = [(0, 5, 420, 0)] + [
     (seed, *limits)
     for place, limits in enumerate(LIMITS)

@@ -53,7 +53,7 @@ def terms(count: int) -> list[str]:
 
 @dataclass
 class Drawing:
-    """Runs chunks by drawing every logit.
+    """Runs batches by drawing every logit.
 
     Attributes:
         answers: all answers so far.
@@ -63,10 +63,10 @@ class Drawing:
     answers: int = 0
     found: Float64 = field(default_factory=lambda: np.empty(0))
 
-    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Drawing:
-        self.answers += len(chunk.logits_indices)
+    def launch(self, batch: ForwardBatch, wanted: Wanted | None = None) -> Drawing:
+        self.answers += len(batch.logits_indices)
         more = 0 if wanted is None else len(wanted.answers)
-        self.found = self.rng.normal(size=len(chunk.logits_indices) + more)
+        self.found = self.rng.normal(size=len(batch.logits_indices) + more)
         return self
 
     def result(self) -> tuple[Float64, float]:

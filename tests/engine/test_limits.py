@@ -14,18 +14,18 @@ SPEC = find_known("qwen3-4b-fp8").spec
 
 
 @pytest.mark.parametrize("free", [0, 1, 3 * GIB, 20 * GIB, 75 * GIB, 135 * GIB])
-def test_chunks_and_arena_fit_what_is_free(free: int) -> None:
+def test_batches_and_kv_cache_fit_what_is_free(free: int) -> None:
     assert SPEC is not None
     limits = gpu_limits(SPEC, free)
     held = limits.slots * 147_456
-    # AccessCheck, up and their product of a whole chunk in BF16 are the widest tensors.
+    # Gate, up and their product of a whole batch in BF16 are the widest tensors.
     widest = limits.max_batched_tokens * 3 * SPEC.ffn * 2
     assert limits.in_flight == 2 and limits.context == SPEC.context
     assert limits.slots == 1 or held + widest < free
     assert free < 20 * GIB or limits.slots * 147_456 > free // 2
 
 
-def test_a_large_gpu_takes_the_widest_chunks_and_a_small_one_less() -> None:
+def test_a_large_gpu_takes_the_widest_batches_and_a_small_one_less() -> None:
     assert SPEC is not None
     budgets = [gpu_limits(SPEC, n * GIB).max_batched_tokens for n in (1, 8, 20, 75, 135)]
     assert budgets == sorted(budgets) and budgets[-1] == 65_536 and budgets[0] >= 1024

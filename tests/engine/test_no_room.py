@@ -37,8 +37,8 @@ class Short:
 
     Args:
         limits: of the engine.
-        no_room: for (slots, budget, chunks of the session so far): whether there is none; of
-            an arena before it is made, chunks are -1.
+        no_room: for (slots, budget, batches of the session so far): whether there is none; of
+            a KV cache before it is made, batches are -1.
     """
 
     name = "short"
@@ -63,7 +63,7 @@ class Short:
 
         def runner(slots: int) -> ModelRunner:
             if self.no_room(slots, engine.limits.max_batched_tokens, -1):
-                raise OutOfMemory("No room for the arena.")
+                raise OutOfMemory("No room for the KV cache.")
             return ShortRunner(slots, engine, self.no_room)
 
         engine = Watched("short", "short", runner, SPEC, CharEncoder(), LAYOUT, self.limits)
@@ -77,10 +77,10 @@ class ShortRunner(SymbolicRunner):
         super().__init__(slots)
         self._given, self._engine, self._no_room = slots, engine, no_room
 
-    def launch(self, chunk: ForwardBatch, *rest: object) -> Launched:
-        if self._no_room(self._given, self._engine.limits.max_batched_tokens, len(self.chunks)):
+    def launch(self, batch: ForwardBatch, *rest: object) -> Launched:
+        if self._no_room(self._given, self._engine.limits.max_batched_tokens, len(self.batches)):
             raise RuntimeError(NO_ROOM)
-        return super().launch(chunk, *rest)  # type: ignore[arg-type]
+        return super().launch(batch, *rest)  # type: ignore[arg-type]
 
 
 def run(model: Short) -> tuple[list[tuple[object, ...]], covey.Report]:
@@ -104,9 +104,9 @@ def little_is_enough(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("no_room", "notes"),
     [
-        (lambda slots, budget, chunks: chunks >= 0 and budget > 100, ["batches of 64"]),
-        (lambda slots, budget, chunks: chunks < 0 and slots > 200, ["tokens of 160 tokens"]),
-        (lambda slots, budget, chunks: chunks == 3 and budget > 60, ["batches of 64", "of 32"]),
+        (lambda slots, budget, batches: batches >= 0 and budget > 100, ["batches of 64"]),
+        (lambda slots, budget, batches: batches < 0 and slots > 200, ["tokens of 160 tokens"]),
+        (lambda slots, budget, batches: batches == 3 and budget > 60, ["batches of 64", "of 32"]),
     ],
 )
 def test_the_query_ends_with_less_and_the_counters_add_up(
@@ -131,17 +131,17 @@ def test_the_query_ends_with_less_and_the_counters_add_up(
 
 def test_evictions_of_sessions_that_ended_are_not_forgotten() -> None:
     limits = Limits(context=300, max_batched_tokens=64, slots=60)
-    model = Short(limits, lambda slots, budget, chunks: chunks == 12 and budget > 20)
+    model = Short(limits, lambda slots, budget, batches: batches == 12 and budget > 20)
     _, report = run(model)
     evictions = [session._tree.evictions for session in model.sessions]
     assert len(evictions) > 1 and evictions[0] > 0
     assert report.counters.evictions == sum(evictions)
 
 
-def test_an_arena_that_is_never_small_enough_ends_the_query() -> None:
+def test_a_kv_cache_that_is_never_small_enough_ends_the_query() -> None:
     limits = Limits(context=300, max_batched_tokens=128, slots=320)
-    with pytest.raises(covey.RunError, match=r"No room for the arena\. It cannot use less"):
-        run(Short(limits, lambda slots, budget, chunks: chunks < 0))
+    with pytest.raises(covey.RunError, match=r"No room for the KV cache\. It cannot use less"):
+        run(Short(limits, lambda slots, budget, batches: batches < 0))
 
 
 def test_rates_are_measured_with_less_where_there_is_too_little(
@@ -158,14 +158,14 @@ def test_rates_are_measured_with_less_where_there_is_too_little(
         return Rates(0.0, 1.0, 0.0, 1.0)
 
     monkeypatch.setattr(covey.engine.loaded, "measure_rates", measured)
-    short = engine(lambda slots, budget, chunks: slots > 200)
+    short = engine(lambda slots, budget, batches: slots > 200)
     assert short.rates().token_seconds == 1.0
     assert (short.limits.max_batched_tokens, short.limits.slots) == (64, 160)
     with pytest.raises(covey.ModelError, match="is loaded, but cannot run"):
         engine(lambda *_: True).rates()
 
 
-def test_only_a_lack_of_room_is_one_for_the_arena(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_lack_of_room_is_one_for_the_kv_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     device = torch.device("cpu")
     with pytest.raises(OutOfMemory, match="tokens of keys and values need"):
         KvCachePool(SPEC, device, torch.float32, 1 << 44)

@@ -1,4 +1,4 @@
-"""With a short arena the engine computes hardly more than the best eviction could."""
+"""With a short KV cache the engine computes hardly more than the best eviction could."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def texts_of(seed: int) -> list[str]:
 
 
 def flow(seed: int, share: float, batch: int) -> Plan:
-    """Row batches through filter, filter and join; the arena holds a share of the texts."""
+    """Row batches through filter, filter and join; the KV cache holds a share of the texts."""
     texts = texts_of(seed)
     partners = [len(texts) + i for i in range(3)]
     tickets: list[Ticket] = []
@@ -47,7 +47,7 @@ def flow(seed: int, share: float, batch: int) -> Plan:
 
 
 def bound(texts: list[str], slots: int, visits: list[list[int]], runner: SymbolicRunner) -> int:
-    """Belady's bound for the visits that a run made, chunk by chunk."""
+    """Belady's bound for the visits that a run made, batch by batch."""
     loose, seen = 0, set()
     documents = set()
     for text in texts:
@@ -61,7 +61,7 @@ def bound(texts: list[str], slots: int, visits: list[list[int]], runner: Symboli
 
 
 def visits_of(run: Run) -> list[list[int]]:
-    """The documents that each chunk read, by the margins of its answers."""
+    """The documents that each batch read, by the margins of its answers."""
     owner = {}
     for ticket in run.tickets:
         for row in ticket.rows:

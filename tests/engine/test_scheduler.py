@@ -1,4 +1,4 @@
-"""Sessions under random plans, arenas, chunks, failures and cancels, on symbolic prompts."""
+"""Sessions under random plans, KV caches, batches, failures and cancels, on symbolic prompts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.plans import Plan, Run, brute_minimum, flows, plans
 
 @examples(300)
 @given(plan=plans() | flows())
-def test_every_prompt_is_answered_once_whatever_the_arena_and_the_chunks(plan: Plan) -> None:
+def test_every_prompt_is_answered_once_whatever_the_kv_cache_and_the_batches(plan: Plan) -> None:
     run = Run(plan)
     with run.session:
         for _ in run.deliveries():
@@ -21,7 +21,7 @@ def test_every_prompt_is_answered_once_whatever_the_arena_and_the_chunks(plan: P
 
 
 @examples(200)
-@given(plan=plans(large_arena=True, exact=True))
+@given(plan=plans(large_cache=True, exact=True))
 def test_with_room_for_all_nothing_is_computed_twice(plan: Plan) -> None:
     run = Run(plan)
     with run.session:
@@ -46,7 +46,7 @@ def test_a_kernel_that_fails_leaves_no_slot(plan: Plan, fail_at: int) -> None:
                 pass
     except ZeroDivisionError:
         failed = True
-    assert failed == (len(run.runner.chunks) == fail_at and run.closed == 1 and failed)
+    assert failed == (len(run.runner.batches) == fail_at and run.closed == 1 and failed)
     run.check_closed()
 
 
@@ -69,7 +69,7 @@ def test_dropped_iterators_lose_nothing_and_a_cancel_frees_all(
 
 @examples(150)
 @given(plan=plans(steps=False))
-def test_minimum_is_the_definition_in_any_arena(plan: Plan) -> None:
+def test_minimum_is_the_definition_in_any_kv_cache(plan: Plan) -> None:
     run = Run(plan)
     with run.session:
         for _ in run.deliveries():

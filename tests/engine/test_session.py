@@ -136,7 +136,7 @@ def test_the_longest_prompt_that_fits_is_answered(model: Any, engine: Engine) ->
     assert session.counters.requested_tokens == CONTEXT
 
 
-def test_runs_repeat_bit_for_bit_and_chunk_size_only_rounds(model: Any, engine: Engine) -> None:
+def test_runs_repeat_bit_for_bit_and_batch_size_only_rounds(model: Any, engine: Engine) -> None:
     documents = DocumentStore()
     ids = documents.add([f"{text} {i}" for i in range(9) for text in TEXTS])
     batch = PromptBatch(REFUND, ids[:, None])
@@ -267,7 +267,7 @@ def test_lengths_and_room_are_those_that_decide_what_fits(model: Any, engine: En
 
 
 class FailingRunner:
-    """A device that fails at one chunk, when it is launched or when it is waited for."""
+    """A device that fails at one batch, when it is launched or when it is waited for."""
 
     def __init__(self, runner: Any, at: int, error: Exception, late: bool) -> None:
         self._runner, self._at, self._error, self._late = runner, at, error, late
@@ -333,14 +333,14 @@ def test_a_device_that_fails_says_so_and_gives_the_engine_back(
         assert sum(len(answers.rows) for answers in session.run()) == 2
 
 
-def test_an_engine_shrinks_its_chunks_then_its_arena_and_then_no_more(engine: Any) -> None:
+def test_an_engine_shrinks_its_batches_then_its_kv_cache_and_then_no_more(engine: Any) -> None:
     before = engine.limits
     try:
         steps = []
         while (done := engine.shrink()) is not None:
             steps.append(done)
         kinds = [step.split(" of ")[0] for step in steps]
-        assert kinds == sorted(kinds), "chunks first, then room"
+        assert kinds == sorted(kinds), "batches first, then room"
         assert (
             engine.limits.max_batched_tokens <= LEAST_BATCHED_TOKENS
             or before.max_batched_tokens <= LEAST_BATCHED_TOKENS

@@ -53,7 +53,7 @@ def test_documents_that_all_begin_alike_are_one_slice() -> None:
 def test_a_sliced_batch_runs_while_its_end_is_not_tokenised_yet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last slice waits for the first chunk to come back; answers and failures are whole."""
+    """The last slice waits for the first batch to come back; answers and failures are whole."""
     monkeypatch.setattr(covey.engine.session, "SLICE_TOKENS", 40)
     texts = [f"{chr(97 + i % 26)}{i:03d} " + "word " * (i % 7 + 8) for i in range(80)]
     texts += ["z" * 900, "y\udcff"]

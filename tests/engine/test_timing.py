@@ -1,4 +1,4 @@
-"""Rates from timed chunks, by a device whose times are known."""
+"""Rates from timed batches, by a device whose times are known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PASS, TOKEN, PAIR = 3e-3, 7e-6, 1e-9
 
 
 class Device:
-    """Takes PASS + tokens · TOKEN + pairs · PAIR seconds for a chunk, the first times longer."""
+    """Takes PASS + tokens · TOKEN + pairs · PAIR seconds for a batch, the first times longer."""
 
     def __init__(
         self,
@@ -33,17 +33,17 @@ class Device:
         self._clock = [0.0] if clock is None else clock
         self._slow = Counter[int]() if slow is None else slow
 
-    def launch(self, chunk: ForwardBatch, wanted: Wanted | None = None) -> Launched:
-        context = int((chunk.prefix_slots[:, 1] - chunk.prefix_slots[:, 0]).sum())
-        pairs = len(chunk) * context
-        pairs += sum(end - row for row, end in enumerate(chunk.subtree_ends.tolist()))
+    def launch(self, batch: ForwardBatch, wanted: Wanted | None = None) -> Launched:
+        context = int((batch.prefix_slots[:, 1] - batch.prefix_slots[:, 0]).sum())
+        pairs = len(batch) * context
+        pairs += sum(end - row for row, end in enumerate(batch.subtree_ends.tolist()))
         assert self._filled.issuperset(range(context)), "slots are read that were never written"
-        self._filled.update(chunk.slot_mapping[chunk.slot_mapping >= 0].tolist())
+        self._filled.update(batch.slot_mapping[batch.slot_mapping >= 0].tolist())
         self.contexts.append(context)
-        self.sizes.append(len(chunk))
-        seconds = (PASS + len(chunk) * TOKEN + pairs * PAIR) * self._times
-        self._slow[len(chunk)] -= 1
-        if self._slow[len(chunk)] >= 0:
+        self.sizes.append(len(batch))
+        seconds = (PASS + len(batch) * TOKEN + pairs * PAIR) * self._times
+        self._slow[len(batch)] -= 1
+        if self._slow[len(batch)] >= 0:
             seconds *= 3.0
         self._clock[0] += seconds
         self.waiting += 1
@@ -63,7 +63,7 @@ class Running:
 
 @pytest.mark.parametrize("budget", [1024, 65_536])
 def test_the_rates_of_a_gpu_are_found(budget: int) -> None:
-    # The first two small chunks and the first of each large kind compile something.
+    # The first two small batches and the first of each large kind compile something.
     device = Device(slow=Counter({budget // 16: 2, budget: 2}))
     rates = measure_rates(device, budget, 100_000, None)
     assert max(device.contexts) == min(GPU_CONTEXT, budget)
@@ -76,7 +76,7 @@ def test_the_rates_of_a_gpu_are_found(budget: int) -> None:
 def test_the_rates_of_a_processor_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr("covey.engine.timing.time.process_time", lambda: 2 * clock[0])
-    # The first small chunk starts threads, the second meets another program.
+    # The first small batch starts threads, the second meets another program.
     device = Device(clock, Counter({64: 2}))
     rates = measure_rates(device, 1024, 100_000, 2)
     assert rates.pass_seconds == pytest.approx(PASS, rel=1e-6)
@@ -93,13 +93,13 @@ def test_a_processor_is_not_kept_long(monkeypatch: pytest.MonkeyPatch, slower: f
     measure_rates(device, 1024, 100_000, 1)
     small, large = min(device.sizes), max(device.sizes)
     assert large <= max(1024, 2 * small)
-    # A large chunk takes at most about as long as it should, or twice as long as a small one.
+    # A large batch takes at most about as long as it should, or twice as long as a small one.
     once = slower * (PASS + small * TOKEN)
     assert slower * (PASS + large * TOKEN) < max(1.2 * LARGE_SECONDS, 2 * once)
 
 
 @pytest.mark.parametrize("base", ["small", "large"])
-def test_a_context_is_compared_with_the_chunk_of_its_size(base: str) -> None:
+def test_a_context_is_compared_with_the_batch_of_its_size(base: str) -> None:
     def timing(tokens: int, pairs: int) -> Timing:
         return Timing(tokens, pairs, PASS + tokens * TOKEN + pairs * PAIR)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C: once stops after the chunk and keeps its answers, twice stops at once."""
+"""Ctrl-C: once stops after the batch and keeps its answers, twice stops at once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def table(rows: int = 40) -> pa.Table:
 
 
 @pytest.fixture
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 10)
+def small_batches(monkeypatch):
+    monkeypatch.setattr(planted, "PROMPTS_A_BATCH", 10)
 
 
 def model(*interrupted: int) -> PlantedModel:
@@ -39,13 +39,13 @@ def model(*interrupted: int) -> PlantedModel:
     return PlantedModel(answer, fingerprint="interrupted")
 
 
-def test_one_interrupt_stops_after_the_chunk_and_the_query_goes_on_later(small_chunks, caplog):
+def test_one_interrupt_stops_after_the_batch_and_the_query_goes_on_later(small_batches, caplog):
     stopped = model(14)
     with covey.connect(stopped) as con:
         con.register("t", table())
         with pytest.raises(Stopped, match="run the same query again"):
             con.run(QUERY)
-        assert len(stopped.calls) == 20, "the second chunk ran to its end"
+        assert len(stopped.calls) == 20, "the second batch ran to its end"
         assert "Ctrl-C again stops at once" in caplog.text
         assert con.run("SELECT 1").fetchall() == [(1,)], "the connection is in order"
     later = model()
@@ -56,7 +56,7 @@ def test_one_interrupt_stops_after_the_chunk_and_the_query_goes_on_later(small_c
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_two_interrupts_stop_at_once_and_keep_what_was_answered(small_chunks):
+def test_two_interrupts_stop_at_once_and_keep_what_was_answered(small_batches):
     stopped = model(14, 15)
     with covey.connect(stopped) as con:
         con.register("t", table())
@@ -71,7 +71,7 @@ def test_two_interrupts_stop_at_once_and_keep_what_was_answered(small_chunks):
     assert len(later.calls) == 30
 
 
-def test_without_a_store_the_message_does_not_promise_one(small_chunks):
+def test_without_a_store_the_message_does_not_promise_one(small_batches):
     with covey.connect(model(3), cache=False) as con:
         con.register("t", table())
         with pytest.raises(Stopped, match="not kept"):

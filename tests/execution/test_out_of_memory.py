@@ -26,10 +26,10 @@ class Cramped(PlantedModel):
         return None if number % 17 == 3 else (number * (3 if question[0] == "A" else 5)) % 7 / 7
 
     def shrink(self) -> str | None:
-        if self.least > planted.PROMPTS_A_CHUNK // 2:
+        if self.least > planted.PROMPTS_A_BATCH // 2:
             return None
-        planted.PROMPTS_A_CHUNK //= 2
-        return f"batches of {planted.PROMPTS_A_CHUNK} prompts"
+        planted.PROMPTS_A_BATCH //= 2
+        return f"batches of {planted.PROMPTS_A_BATCH} prompts"
 
     def session(self, documents):
         return CrampedSession(self, documents)
@@ -48,7 +48,7 @@ class CrampedSession(planted.PlantedSession):
         super().__exit__(*error)
 
     def _answer(self, ticket, batch, start):
-        taken = min(planted.PROMPTS_A_CHUNK, len(batch.documents) - start)
+        taken = min(planted.PROMPTS_A_BATCH, len(batch.documents) - start)
         if taken > self._model.room:
             raise OutOfMemory("The device is out of memory (planted).")
         return super()._answer(ticket, batch, start)
@@ -63,7 +63,7 @@ def run(model: PlantedModel, **options: object):
 
 @pytest.mark.parametrize("room", [70, 20, 3])
 def test_the_query_goes_on_with_less_and_gives_the_same_rows(room, monkeypatch):
-    monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 64)
+    monkeypatch.setattr(planted, "PROMPTS_A_BATCH", 64)
     expected, undisturbed = run(PlantedModel(Cramped.judge), cache=False)
     model = Cramped(room)
     rows, report = run(model, cache=False)
@@ -81,11 +81,11 @@ def test_the_query_goes_on_with_less_and_gives_the_same_rows(room, monkeypatch):
 
 
 def test_where_nothing_is_left_to_give_up_the_answers_are_kept(monkeypatch):
-    monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 64)
-    # The last chunk of the first question has 58 prompts, which fit; then nothing does.
+    monkeypatch.setattr(planted, "PROMPTS_A_BATCH", 64)
+    # The last batch of the first question has 58 prompts, which fit; then nothing does.
     with pytest.raises(covey.RunError, match=r"out of memory .* cannot use less.* are kept"):
         run(Cramped(60, least=64))
-    monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 10)
+    monkeypatch.setattr(planted, "PROMPTS_A_BATCH", 10)
     stopped = Cramped(60)
     run(stopped)
     again = Cramped(60)

@@ -214,7 +214,7 @@ def test_a_notebook_replaces_its_lines() -> None:
 
 
 def test_totals_are_projected_and_end_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 50)
+    monkeypatch.setattr(planted, "PROMPTS_A_BATCH", 50)
     monkeypatch.setattr("covey.execution.bridge.MOST_ROWS", 100)
     monkeypatch.setattr("covey.execution.progress.JsonProgress.pause", 0.0)
     stream = io.StringIO()

@@ -28,7 +28,7 @@ ROWS = 40
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 9)
+    monkeypatch.setattr(planted, "PROMPTS_A_BATCH", 9)
     monkeypatch.setattr(stored_answers, "ANSWERS_A_WRITE", 15)
     monkeypatch.setattr(database, "WAIT_SECONDS", 3.0)
 
@@ -79,7 +79,7 @@ def not_kept(notes: list[str]) -> int:
 def clean() -> tuple[list[Any], int]:
     """The rows, and how many prompts they take."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planted, "PROMPTS_A_CHUNK", 9)
+        patch.setattr(planted, "PROMPTS_A_BATCH", 9)
         asked = model()
         with covey.connect(asked, progress=False, cache=False) as con:
             texts = [f"ticket {'x' * (i % 7)}{i}" for i in range(ROWS)]

@@ -22,10 +22,10 @@ def fresh_token_bound(
     Args:
         parent: each node's parent, -1 at a root; a trie's `parent` will do.
         length: each node's tokens; a trie's `end - start` will do.
-        visits: what runs together (a chunk), as a list of nodes. Visiting a node needs all
-            tokens from its root down to it; within one chunk they are computed once. For
+        visits: what runs together (a batch), as a list of nodes. Visiting a node needs all
+            tokens from its root down to it; within one batch they are computed once. For
             tokens that nothing shares, add their number to the result instead.
-        capacity: tokens that can be kept from one chunk to the next.
+        capacity: tokens that can be kept from one batch to the next.
     """
     needed = [_paths(parent, nodes) for nodes in visits]
     next_visit: list[dict[int, int]] = [{} for _ in visits]

@@ -59,7 +59,7 @@ def cases(draw: st.DrawFn, node_tokens: int = 0) -> Case:
 
 @dataclass
 class Machine:
-    """Reads chunks as an engine would, with token lists for keys and values.
+    """Reads batches as an engine would, with token lists for keys and values.
 
     A packed token's "value" is the list of tokens it sees, itself last. If the arrays
     are right that is the prompt up to it, and at an answer the whole prompt.
@@ -104,7 +104,7 @@ class Machine:
         return outside
 
     def _remember(self, tokens: list[int], begin: int) -> None:
-        """Keep what lies in document nodes, as an arena would."""
+        """Keep what lies in document nodes, as a KV cache would."""
         nodes = np.arange(len(self.forest.documents))
         for node, low, high in zip(nodes, *self.forest.document_ranges(nodes), strict=True):
             inside = slice(max(low - begin, 0), max(high - begin, 0))

@@ -14,13 +14,13 @@ from torch import Tensor
 from covey.kernels.base import ForwardBatch
 from kernels.forests import random_forest
 
-D_HEAD, ARENA = 8, 40
+D_HEAD, KV_CACHE = 8, 40
 
 
 def seen(batch: ForwardBatch) -> tuple[Tensor, Tensor]:
     """(rows, slots) and (rows, rows) of True where a row sees a slot, and a row."""
     rows = np.arange(len(batch))
-    prefix = np.zeros((len(batch), ARENA), dtype=bool)
+    prefix = np.zeros((len(batch), KV_CACHE), dtype=bool)
     for (first, last), (low, high) in zip(batch.prefix_rows, batch.prefix_slots, strict=True):
         prefix[first:last, low:high] = True
     own = (rows <= rows[:, None]) & (rows[:, None] < batch.subtree_ends)
@@ -57,14 +57,14 @@ def packed_rest(
 @pytest.mark.parametrize("seed", range(12))
 def test_the_rest_started_from_the_ancestors_part_is_one_masked_softmax(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    batch = random_forest(rng, 40, [2.0, 9.0][seed % 2], ARENA, spans=seed % 4)
+    batch = random_forest(rng, 40, [2.0, 9.0][seed % 2], KV_CACHE, spans=seed % 4)
     prefix, own = seen(batch)
     torch.manual_seed(seed)
     draw = torch.float64
     q = 3 * torch.randn(len(batch), D_HEAD, dtype=draw)
-    k, v = (torch.randn(ARENA + len(batch), D_HEAD, dtype=draw) for _ in range(2))
+    k, v = (torch.randn(KV_CACHE + len(batch), D_HEAD, dtype=draw) for _ in range(2))
     whole = dense_part(q, k, v, torch.cat([prefix, own], 1))[0]
-    first = dense_part(q, k[:ARENA], v[:ARENA], prefix)
+    first = dense_part(q, k[:KV_CACHE], v[:KV_CACHE], prefix)
     for tile in (1, 7, len(batch)):
-        found = packed_rest(q, k[ARENA:], v[ARENA:], own, first, tile)
+        found = packed_rest(q, k[KV_CACHE:], v[KV_CACHE:], own, first, tile)
         torch.testing.assert_close(found, whole, atol=1e-12, rtol=1e-12)

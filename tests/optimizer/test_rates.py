@@ -1,4 +1,4 @@
-"""Measured rates: fitted from three chunks, kept on disk, used by estimates of a real model."""
+"""Measured rates: fitted from three batches, kept on disk, used by estimates of a real model."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def test_no_noise_makes_a_rate_negative_or_a_token_free(a: float, b: float, c: f
     )
 
 
-def test_the_chunk_that_is_timed_is_a_forest_of_chains() -> None:
+def test_the_batch_that_is_timed_is_a_forest_of_chains() -> None:
     tokens = 2 * PROMPT + 40
-    chunk = make_batch(tokens, 10, kept=3)
+    batch = make_batch(tokens, 10, kept=3)
     for row in range(0, tokens, 7):
         first = row // PROMPT * PROMPT
-        seen = [k for k in range(tokens) if k <= row < chunk.subtree_ends[k]]
+        seen = [k for k in range(tokens) if k <= row < batch.subtree_ends[k]]
         assert seen == list(range(first, row + 1))
-    assert chunk.logits_indices.tolist() == [PROMPT - 1, 2 * PROMPT - 1, tokens - 1]
-    assert chunk.positions[:3].tolist() == [10, 11, 12]
-    assert chunk.slot_mapping[:4].tolist() == [0, 1, 2, -1]
+    assert batch.logits_indices.tolist() == [PROMPT - 1, 2 * PROMPT - 1, tokens - 1]
+    assert batch.positions[:3].tolist() == [10, 11, 12]
+    assert batch.slot_mapping[:4].tolist() == [0, 1, 2, -1]
 
 
 def test_rates_are_kept_by_device_model_and_kernels(tmp_path, monkeypatch) -> None:

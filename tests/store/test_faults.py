@@ -65,7 +65,7 @@ def texts(count: int) -> list[str | None]:
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_whatever_raises_the_next_run_ends_as_an_undisturbed_one(query, monkeypatch):
-    monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 7)
+    monkeypatch.setattr(planted, "PROMPTS_A_BATCH", 7)
     monkeypatch.setattr("covey.execution.batch_size.FIRST_BATCH", 9)
     expected, report = run(query, Broken(), cache=False)
     assert expected
@@ -76,8 +76,8 @@ def test_whatever_raises_the_next_run_ends_as_an_undisturbed_one(query, monkeypa
             run(query, broken)
         rows, resumed = run(query, Broken())
         assert rows == expected
-        # All but those of the chunk that raised, and those that failed.
-        kept = len(broken.calls) - planted.PROMPTS_A_CHUNK - sum(o.failed for o in report.operators)
+        # All but those of the batch that raised, and those that failed.
+        kept = len(broken.calls) - planted.PROMPTS_A_BATCH - sum(o.failed for o in report.operators)
         assert sum(o.stored for o in resumed.operators) >= kept
         assert [o.true for o in resumed.operators] == [o.true for o in report.operators]
         AnswerStore(CacheOptions()).clear()
@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_made_is_noted(tmp_path):
 
 def test_answers_that_cannot_be_written_wait_and_are_not_lost(cache_folder, monkeypatch):
     monkeypatch.setattr(stored_answers, "ANSWERS_A_WRITE", 1)
-    monkeypatch.setattr(planted, "PROMPTS_A_CHUNK", 5)
+    monkeypatch.setattr(planted, "PROMPTS_A_BATCH", 5)
     real, failures = AnswerStore.add, iter([True, True, True])
 
     def sometimes(store, *arguments):

@@ -34,7 +34,7 @@ def main(folder: str, seconds: str) -> None:
 
     # Many small commits, so that a kill meets one.
     stored_answers.SECONDS_BETWEEN_WRITES = 0.005
-    planted.PROMPTS_A_CHUNK = 50
+    planted.PROMPTS_A_BATCH = 50
 
     def slow(question: str, documents: tuple[str, ...]) -> float | None:
         time.sleep(float(seconds))

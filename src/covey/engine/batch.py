@@ -27,10 +27,15 @@ class AnswerPart:
 
 @dataclass(frozen=True, slots=True)
 class PackedBatch:
-    """A forward batch and whose answers it gives."""
+    """A forward batch, and whose answers it gives.
+
+    Attributes:
+        minimum_tokens: of the hosts whose last prompt it answers; see `engine.minimum`.
+    """
 
     batch: ForwardBatch
     parts: tuple[AnswerPart, ...]
+    minimum_tokens: int
 
 
 class OpenSuffix:
@@ -79,6 +84,10 @@ class BatchBuilder:
     Args:
         tree: where the keys and values above them are.
         max_batched_tokens: most new tokens.
+
+    Attributes:
+        rows: tokens so far.
+        minimum_tokens: see `PackedBatch`.
     """
 
     def __init__(self, tree: RadixTree, max_batched_tokens: int) -> None:
@@ -92,6 +101,7 @@ class BatchBuilder:
         self._locks: list[tuple[RadixNode, OpenSuffix | None]] = []
         self._closed = False
         self.rows = 0
+        self.minimum_tokens = 0
 
     @property
     def room(self) -> int:
@@ -172,7 +182,7 @@ class BatchBuilder:
             suffix, prefix_length, first = self._cut
             rows, places = columns.open_suffix(first, prefix_length)
             slot_mapping[rows] = suffix.writing(places)
-        return columns.packed(slot_mapping)
+        return PackedBatch(columns.batch(slot_mapping), tuple(columns.parts), self.minimum_tokens)
 
 
 class _Columns:
@@ -187,7 +197,7 @@ class _Columns:
         self._logits_indices: list[Int64] = [np.empty(0, dtype=np.int64)]
         self._open: list[Int64] = [np.empty(0, dtype=np.int64)]
         self._prefix: list[tuple[int, int, int, int]] = []
-        self._parts: list[AnswerPart] = []
+        self.parts: list[AnswerPart] = []
         self._answers = 0
 
     def add(self, pieces: list[JobRange]) -> None:
@@ -207,7 +217,7 @@ class _Columns:
         self._open.append(packed.open + self._rows)
         stop = self._answers + len(packed.prompts)
         if len(packed.prompts):
-            self._parts.append(AnswerPart(job, self._answers, stop, packed.prompts))
+            self.parts.append(AnswerPart(job, self._answers, stop, packed.prompts))
         self._answers = stop
         self._rows += len(packed.tokens)
 
@@ -255,10 +265,10 @@ class _Columns:
         places = self._positions[-1][rows - offset].astype(np.int64) - prefix_length
         return rows[places >= 0], places[places >= 0]
 
-    def packed(self, slot_mapping: Int32) -> PackedBatch:
+    def batch(self, slot_mapping: Int32) -> ForwardBatch:
         """The batch, its tokens' keys and values stored as given."""
         prefix = np.array(self._prefix, dtype=np.int64).reshape(-1, 4)
-        batch = ForwardBatch(
+        return ForwardBatch(
             tokens=np.concatenate(self._tokens),
             positions=np.concatenate(self._positions),
             subtree_ends=np.concatenate(self._subtree_ends),
@@ -267,4 +277,3 @@ class _Columns:
             prefix_slots=prefix[:, 2:],
             slot_mapping=slot_mapping,
         )
-        return PackedBatch(batch, tuple(self._parts))

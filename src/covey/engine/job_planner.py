@@ -9,11 +9,11 @@ import numpy as np
 from covey.arrays import Int64, offsets_of
 from covey.engine.base import PromptBatch
 from covey.engine.jobs import Job, Rows, rows_by_prompt
+from covey.engine.kv_cache.reads import DocumentReads
 from covey.engine.limits import Limits
 from covey.engine.minimum import SeenPrefixes
 from covey.engine.pairs import Pairs, distinct_ids
 from covey.engine.questions import QuestionTokens, literal, prefix_tokens, suffix_tokens
-from covey.engine.reads import Reads
 from covey.prompts.forest import (
     Forest,
     Trie,
@@ -35,7 +35,7 @@ class JobPlanner:
         reads: told of queued documents that no job will read.
     """
 
-    def __init__(self, documents: DocumentTokens, limits: Limits, reads: Reads) -> None:
+    def __init__(self, documents: DocumentTokens, limits: Limits, reads: DocumentReads) -> None:
         self._documents = documents
         self._limits = limits
         self._reads = reads
@@ -140,8 +140,7 @@ class JobPlanner:
     ) -> Job:
         host = forest.host_of(np.arange(len(pairs.anchors)))
         order = np.argsort(host, kind="stable")
-        trie, nodes = forest.documents, forest.hosts
-        prefix = trie.depth[nodes] + trie.end[nodes] - trie.start[nodes]
+        prefix = forest.documents.end_depth(forest.hosts)
         return Job(
             ticket=ticket,
             forest=forest,
@@ -149,7 +148,7 @@ class JobPlanner:
             whole=False,
             reads=reads,
             documents=pairs.anchors[order],
-            document_offsets=offsets_of(np.bincount(host, minlength=len(nodes))),
+            document_offsets=offsets_of(np.bincount(host, minlength=len(forest.hosts))),
             document_tokens=prefix - len(asked.instruction),
             rows=_rows(forest, pairs),
             minimum=minimum,

@@ -132,7 +132,6 @@ class Job:
         else:
             host = np.searchsorted(forest.chosen.offsets, prompts, side="right") - 1
             path = forest.chosen.path[prompts].astype(np.int64)
-        trie, node = forest.documents, forest.hosts[host]
-        prefix = trie.depth[node] + trie.end[node] - trie.start[node]
+        prefix = forest.documents.end_depth(forest.hosts[host])
         length: Int64 = self.base + prefix + forest.suffixes.lengths[path]
         return length

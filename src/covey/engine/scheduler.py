@@ -20,7 +20,7 @@ what goes into a batch first always finds room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ from covey.engine.batch import BatchBuilder, OpenSuffix, PackedBatch
 from covey.engine.jobs import Job
 from covey.engine.kv_cache.node import RadixNode
 from covey.engine.kv_cache.radix_tree import RadixTree
-from covey.engine.reads import Reads
+from covey.engine.kv_cache.reads import DocumentReads
 from covey.errors import RunError
 
 # Work of at most this share of a batch is left for the next one rather than cut: a cut
@@ -70,21 +70,18 @@ class Scheduler:
         tree: the resident prefixes.
         max_batched_tokens: new tokens of a batch.
         reads: what is expected of each document.
-        finished: told of minimum tokens whose prompts have all been packed.
     """
 
     def __init__(
         self,
         tree: RadixTree,
         max_batched_tokens: int,
-        reads: Reads,
-        finished: Callable[[int], None],
+        reads: DocumentReads,
     ) -> None:
         self._tree = tree
         self._most = max_batched_tokens
         self._uncut = max_batched_tokens // _UNCUT
         self._reads = reads
-        self._finished = finished
         self._jobs: list[Job] = []
         self._rest: dict[int, Iterator[Job]] = {}
         self._visit: Visit | None = None
@@ -112,7 +109,7 @@ class Scheduler:
         if self._visit is None and self._jobs[0].whole:
             job = self._jobs[0]
             builder.add(job, 0, job.forest.size, self._tree.root)
-            self._complete(job, 0, job.left, None)
+            self._complete(builder, job, 0, job.left, None)
         else:
             self._fill(builder)
         if not builder.rows:
@@ -200,7 +197,7 @@ class Scheduler:
         if fits and not self._keeps(work, above, len(tokens)):
             builder.lock(above)
             builder.add(job, work.begin, work.end, above)
-            self._complete(job, work.first, work.stop, None)
+            self._complete(builder, job, work.first, work.stop, None)
             if not work.alone:
                 job.skip_below(work.node)
             return
@@ -214,7 +211,7 @@ class Scheduler:
 
     def _visit_node(self, builder: BatchBuilder, work: _Work, node: RadixNode) -> None:
         """Begin to visit a node, which is locked."""
-        job, forest, trie = work.job, work.job.forest, work.job.forest.documents
+        job, forest = work.job, work.job.forest
         _, border = forest.document_ranges(np.array([work.node]))
         host = work.host if work.host is not None and not job.done[work.host] else None
         visit = Visit(
@@ -224,8 +221,7 @@ class Scheduler:
             begin=work.begin,
             border=int(border[0]),
             end=int(border[0]) if host is None else int(forest.node_first[work.node + 1]),
-            prefix_length=job.base
-            + int(trie.depth[work.node] + trie.end[work.node] - trie.start[work.node]),
+            prefix_length=job.base + int(forest.documents.end_depth(work.node)),
         )
         if not work.alone:
             job.station += 1
@@ -261,7 +257,7 @@ class Scheduler:
         self._visit = None
         builder.unlock_later(visit.node, visit.suffix)
         if visit.host is not None:
-            self._complete(visit.job, visit.host, visit.host + 1, visit.node)
+            self._complete(builder, visit.job, visit.host, visit.host + 1, visit.node)
 
     def _open(self, visit: Visit) -> bool:
         """Find slots for the suffix that will be open; False while too much is locked."""
@@ -276,9 +272,11 @@ class Scheduler:
         reads = float(self._reads.beside(documents).max())
         return reads > 0 and self._tree.is_worth_keeping(above.end, count, reads)
 
-    def _complete(self, job: Job, first: int, stop: int, node: RadixNode | None) -> None:
+    def _complete(
+        self, builder: BatchBuilder, job: Job, first: int, stop: int, node: RadixNode | None
+    ) -> None:
         """All prompts of some hosts are packed; the prefix of a single one ends at `node`."""
-        self._finished(job.finish(first, stop))
+        builder.minimum_tokens += job.finish(first, stop)
         if not job.whole:
             documents = job.documents_of(first, stop)
             self._reads.drop(documents)

@@ -20,12 +20,12 @@ from covey.engine.job_planner import JobPlanner
 from covey.engine.jobs import Job
 from covey.engine.kv_cache.eviction import RecomputeCost
 from covey.engine.kv_cache.radix_tree import RadixTree
+from covey.engine.kv_cache.reads import DocumentReads
 from covey.engine.limits import Limits
 from covey.engine.model_runner import Launched, ModelRunner
 from covey.engine.pairs import Pairs, pairs_of
 from covey.engine.questions import QuestionEncoder
 from covey.engine.queued_batch import Priors, QueuedBatch, QueuedPart
-from covey.engine.reads import Reads
 from covey.engine.scheduler import Scheduler
 from covey.engine.scores import BatchReading, Values, scores_of
 from covey.engine.slices import is_large, slices
@@ -77,20 +77,17 @@ class LocalSession:
         self._close = close
         self._questions = QuestionEncoder(layout, encoder, spec.bos)
         self._tokens = DocumentTokens(documents, encoder, limits.spill_bytes)
-        self._reads = Reads()
-        self._planner = JobPlanner(self._tokens, limits, self._reads)
         cost = RecomputeCost(spec.flops_per_token / _FLOPS, spec.flops_per_pair / _FLOPS)
         self._tree = RadixTree(limits.slots, cost, self._questions.preamble, limits.node_tokens + 1)
-        self._scheduler = Scheduler(
-            self._tree, limits.max_batched_tokens, self._reads, self._count_minimum
-        )
+        self._reads = DocumentReads(self._tree)
+        self._planner = JobPlanner(self._tokens, limits, self._reads)
+        self._scheduler = Scheduler(self._tree, limits.max_batched_tokens, self._reads)
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="covey-tokens")
         self._queue: deque[QueuedBatch] = deque()
         self._running: dict[int, QueuedBatch] = {}
         self._numbers = itertools.count()
         self._priors = Priors()
-        self._flying: deque[tuple[PackedBatch, BatchReading, Launched, int]] = deque()
-        self._packed_minimum = 0
+        self._flying: deque[tuple[PackedBatch, BatchReading, Launched]] = deque()
         self._evictions = 0
         self._answers: deque[Answers] = deque()
         self._tickets = 0
@@ -143,7 +140,6 @@ class LocalSession:
         """Queue a batch or a step of one, and have its documents tokenised."""
         pairs = queued.pairs
         self._reads.queue(pairs.anchors, queued.reads)
-        self._value(pairs.anchors)
         if queued.known is None:
             for part in self._sliced(pairs):
                 needed = np.concatenate([part.anchors, part.partners.ravel()])
@@ -173,16 +169,6 @@ class LocalSession:
     def release(self, documents: Int64) -> None:
         """See `EngineSession.release`."""
         self._reads.release(documents)
-        self._value(documents)
-
-    def _value(self, documents: Int64) -> None:
-        """Tell the tree how often resident documents are expected to be read now."""
-        if not self._tree.documents:
-            return
-        kept = [d for d in documents.tolist() if self._tree.keeps(d)]
-        expected = self._reads.expected(np.array(kept, dtype=np.int64)).tolist()
-        for document, reads in zip(kept, expected, strict=True):
-            self._tree.expect(document, None, reads)
 
     def run(self) -> Iterator[Answers]:
         """See `EngineSession.run`.
@@ -247,8 +233,7 @@ class LocalSession:
             reading = BatchReading(packed.parts, trees)
             launching = time.perf_counter()
             launched = self._runner.launch(packed.batch, reading.wanted)
-            self._flying.append((packed, reading, launched, self._packed_minimum))
-            self._packed_minimum = 0
+            self._flying.append((packed, reading, launched))
             waited += time.perf_counter() - launching
             counters.batches += 1
             counters.fresh_tokens += len(packed.batch)
@@ -256,12 +241,12 @@ class LocalSession:
         if not self._flying:
             return bool(self._queue)
         waiting = time.perf_counter()
-        packed, reading, launched, minimum = self._flying.popleft()
+        packed, reading, launched = self._flying.popleft()
         found, seconds = launched.result()
         waited += time.perf_counter() - waiting
         for number, part in enumerate(packed.parts):
             self._deliver(part, reading.values(number, part, found))
-        counters.minimum_tokens += minimum
+        counters.minimum_tokens += packed.minimum_tokens
         counters.device_seconds += seconds
         counters.host_seconds += time.perf_counter() - started - waited
         return True
@@ -341,7 +326,6 @@ class LocalSession:
             if queued.asked.anchor is not None:
                 ended = np.unique(queued.batch.documents[found.rows, queued.asked.anchor])
                 self._reads.expect(ended, queued.batch.reads)
-                self._value(ended)
 
     def _answer(
         self, queued: QueuedBatch, rows: Int64, scores: Float64, errors: dict[int, str]
@@ -352,10 +336,6 @@ class LocalSession:
         self.counters.prompts += len(rows)
         self.counters.failed += len(errors)
         self._answers.append(Answers(queued.ticket, rows, scores, errors))
-
-    def _count_minimum(self, tokens: int) -> None:
-        """Of packed prompts: they count with the forward batch that answers the last of them."""
-        self._packed_minimum += tokens
 
     def _count_slots(self) -> None:
         """Bring the account of the KV cache up to date, on top of what earlier sessions did."""

@@ -81,7 +81,7 @@ class Work:
         fresh: tokens computed.
         pairs: (query, key) pairs of attention.
         written: tokens whose keys and values are stored.
-        read: tokens whose keys and values are read back from the arena.
+        read: tokens whose keys and values are read back from the KV cache.
         peak: most tokens whose keys and values are held at once; the greater of two.
         passes: passes over the weights, a partly filled one as its share.
     """
@@ -173,7 +173,7 @@ def suffixes(
         prefix: lengths of what stands before it.
         budget: fresh tokens of a pass.
         anchors: distinct prefixes; None where every prompt has one of its own.
-        resident: whether the prefixes are read from the arena, and not computed in the same pass.
+        resident: whether the prefixes are read from the KV cache, not computed in the same pass.
     """
     stems_read = count if anchors is None else min(anchors, count)
     fresh = count * suffix.mean

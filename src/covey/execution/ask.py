@@ -131,7 +131,7 @@ class Asker:
         self._open()
         self._client.start()
         started = time.perf_counter()
-        with self._interrupts.chunk():
+        with self._interrupts.batch():
             received = self._client.receive()
         if received is None:
             for ticket in self._client.under_way:

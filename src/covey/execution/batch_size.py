@@ -16,7 +16,7 @@ PAIRS_OF_LIMIT = 500_000
 # Batches under way at once; the texts of the next are tokenised while one is asked.
 IN_FLIGHT = 2
 # A batch whose rows go on one by one need not fit the engine. It is as large as is good to
-# tokenise before the first answer, and to look through for each chunk of answers.
+# tokenise before the first answer, and to look through for each batch of answers.
 BATCH_BYTES = 32_000_000
 # UTF-8 bytes of a token, on the low side: what is to fit had better do.
 BYTES_A_TOKEN = 3.0

@@ -1,4 +1,4 @@
-"""Rows on their way through the conditions of a block, a chunk's worth at a time.
+"""Rows on their way through the conditions of a block, a batch's worth at a time.
 
 All rows that fit are given to the engine with their first question, so that it sees every
 shared opening. As its answers come in, the rows they decide go on: those a condition

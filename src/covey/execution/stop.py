@@ -1,4 +1,4 @@
-"""Ctrl-C: once stops after the chunk that is running, twice stops at once."""
+"""Ctrl-C: once stops after the batch that is running, twice stops at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from covey.hardware import forks
 
 
 class Stopped(KeyboardInterrupt):
-    """A run that Ctrl-C stopped between two chunks; the message says how to go on."""
+    """A run that Ctrl-C stopped between two batches; the message says how to go on."""
 
 
 _LOG = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 class Interrupts:
-    """Holds an interrupt back while a chunk runs. Where none runs, it acts at once.
+    """Holds an interrupt back while a batch runs. Where none runs, it acts at once.
 
     Python's own handler, and those of `stoppable`, are replaced while the block lasts, and only in
     the main thread: a handler of the caller's stays. Where another thread leaves the block, which
@@ -86,14 +86,14 @@ class Interrupts:
             returns, which may take hours.
 
     Attributes:
-        wanted: whether the run is to stop after the chunk.
+        wanted: whether the run is to stop after the batch.
     """
 
     def __init__(self, interrupt: Callable[[], None]) -> None:
         self._interrupt = interrupt
         self._installed = False
         self._before: dict[int, Any] = {}
-        self._in_chunk = False
+        self._in_batch = False
         self._raised = False
         self._leaving = threading.Lock()
         self._bell: tuple[socket.socket, socket.socket, threading.Thread] | None = None
@@ -134,13 +134,13 @@ class Interrupts:
             raise KeyboardInterrupt from None
 
     @contextmanager
-    def chunk(self) -> Iterator[None]:
+    def batch(self) -> Iterator[None]:
         """What runs in the block is not interrupted the first time."""
-        self._in_chunk = True
+        self._in_batch = True
         try:
             yield
         finally:
-            self._in_chunk = False
+            self._in_batch = False
 
     def _take_away(self) -> None:
         for number, handler in self._before.items():
@@ -183,7 +183,7 @@ class Interrupts:
                 # Where the handler has run, Python and not DuckDB was at work.
                 heeded = self.wanted or self._raised
                 with self._leaving:
-                    asleep = self._installed and not self._in_chunk and not heeded
+                    asleep = self._installed and not self._in_batch and not heeded
                     if number[0] in self._before and asleep:
                         self._interrupt()
         except OSError:
@@ -194,8 +194,8 @@ class Interrupts:
             self._take_away()
             _left.clear()
             _stop(number, frame)
-        if self.wanted or not self._in_chunk:
-            # Where somebody makes another error of it, the next chunk does not begin.
+        if self.wanted or not self._in_batch:
+            # Where somebody makes another error of it, the next batch does not begin.
             self.wanted = self._raised = True
             _stop(number, frame)
         global _last

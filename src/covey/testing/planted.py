@@ -20,8 +20,8 @@ from covey.prompts.question import Question, QuestionKind
 Answer = Callable[[str, tuple[str, ...]], float | None]
 LabelAnswer = Callable[[str, tuple[str, ...], tuple[str, ...]], int | Sequence[float] | None]
 
-# Answers are given back in pieces, as an engine does after each chunk.
-PROMPTS_A_CHUNK = 1024
+# Answers are given back in pieces, as an engine does after each batch.
+PROMPTS_A_BATCH = 1024
 CAPACITY = 4_000_000
 _HALF = re.compile("[\ud800-\udfff]")
 # What needs no closer look.
@@ -201,12 +201,12 @@ class PlantedSession:
     def run(self) -> Iterator[Answers]:
         while self._queue:
             ticket, batch = self._queue.pop(0)
-            for start in range(0, len(batch.documents), PROMPTS_A_CHUNK):
+            for start in range(0, len(batch.documents), PROMPTS_A_BATCH):
                 yield self._answer(ticket, batch, start)
 
     def _answer(self, ticket: int, batch: PromptBatch, start: int) -> Answers:
         started = time.perf_counter()
-        piece = batch.documents[start : start + PROMPTS_A_CHUNK]
+        piece = batch.documents[start : start + PROMPTS_A_BATCH]
         flat = iter(self._documents.texts(piece.ravel()))
         tuples = list(zip(*[flat] * batch.question.arity, strict=True)) if piece.size else [()]
         errors = self._too_long(batch.question, piece, start) | _broken(tuples, start)

@@ -113,7 +113,7 @@ class Forest:
 
     @cached_property
     def suffix_stream(self) -> Stream:
-        """The suffix trie's tokens in order; made once, copied into chunks."""
+        """The suffix trie's tokens in order; made once, copied into batches."""
         return stream_of(self.suffixes)
 
     @cached_property

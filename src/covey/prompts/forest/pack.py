@@ -24,7 +24,7 @@ class Packed:
         subtree_ends: (n,) int32: within a piece, i sees k exactly when k <= i < subtree_ends[k].
             Never beyond the end of the piece.
         open: (m,) int64, ascending: tokens whose subtree goes on after their piece. Their
-            keys and values must outlive the chunk; those of all others need not.
+            keys and values must outlive the batch; those of all others need not.
         logits_indices: (a,) int64, ascending: tokens at which a prompt ends.
         prompts: (a,) int64, the number of that prompt in the forest.
     """
@@ -42,7 +42,7 @@ class Packed:
 class Above:
     """What the tokens of some pieces see outside their piece, root first.
 
-    It was computed in an earlier chunk, or in an earlier piece of the same one.
+    It was computed in an earlier batch, or in an earlier piece of the same one.
 
     Attributes:
         offsets: (pieces + 1,) int64 into the three arrays that follow.
@@ -164,7 +164,7 @@ def above(forest: Forest, begin: Int64, end: Int64) -> Above:
     stop = np.minimum(forest.node_first[forest.documents.subtree_end[nodes]], end[piece])
     paths = np.full(len(begin), -1, dtype=np.int64)
     stops = [np.empty(0, dtype=np.int64)] * len(begin)
-    # One piece of a chunk, its first, begins inside an instance when `cut` made it.
+    # One piece of a batch, its first, begins inside an instance when `cut` made it.
     for i in np.flatnonzero(begin > border).tolist():
         paths[i], seen = _open_suffix(forest, int(node[i]), int(begin[i] - border[i]))
         stops[i] = np.minimum(seen + border[i], end[i]) - begin[i] + packed[i]
@@ -237,7 +237,7 @@ def _instances(forest: Forest, part: _Segments) -> _Gathered:
     stream, suffixes = forest.suffix_stream, forest.suffixes
     source = ranges(part.skip, part.length)
     trie = forest.documents
-    base = trie.depth[part.node] + trie.end[part.node] - trie.start[part.node]
+    base = trie.end_depth(part.node)
     positions = stream.depth[source]
     positions += np.repeat(base.astype(np.int32), part.length)
     subtree_ends = stream.subtree_end[source]
@@ -278,7 +278,7 @@ def _chosen_instances(forest: Forest, part: _Segments) -> _Gathered:
     dense = offsets_of(part.length)[:-1]
     subtree_ends = subtree_ends_of(shared, depth, length)
     subtree_ends += np.repeat(part.packed - dense, part.length)
-    base = trie.depth[part.node] + trie.end[part.node] - trie.start[part.node]
+    base = trie.end_depth(part.node)
     positions = ranges(depth + np.repeat(base, count), length).astype(np.int32)
     source = suffixes.column.offsets[suffixes.rows[chosen.path[pair]]] + depth
     finished = np.flatnonzero(right == chosen.first[pair + 1])

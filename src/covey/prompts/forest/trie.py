@@ -73,6 +73,11 @@ class Trie:
         """(runs,) int64, the node at which each run ends."""
         return self.path_node[self.row_path]
 
+    def end_depth(self, nodes: Int64 | int) -> Int64:
+        """Tokens from the root to the end of each of some nodes."""
+        found: Int64 = self.depth[nodes] + self.end[nodes] - self.start[nodes]
+        return found
+
     @property
     def size(self) -> int:
         """Tokens in the trie: what has to be computed if nothing is computed twice."""

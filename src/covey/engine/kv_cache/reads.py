@@ -5,16 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from covey.arrays import Float64, Int64
+from covey.engine.kv_cache.radix_tree import RadixTree
 
 # A read in the queue is certain and comes first; one to be expected comes later, if at all.
 # Where slots are short, what counts is that the former always wins.
 _QUEUED = 4.0
 
 
-class Reads:
-    """Per document: batches in the queue that read it, and later ones to be expected."""
+class DocumentReads:
+    """Per document: batches in the queue that read it, and later ones to be expected.
 
-    def __init__(self) -> None:
+    Args:
+        tree: told of what is expected of the documents that it keeps.
+    """
+
+    def __init__(self, tree: RadixTree) -> None:
+        self._tree = tree
         self._queued = np.zeros(0, dtype=np.int32)
         self._later = np.zeros(0, dtype=np.float64)
 
@@ -24,10 +30,12 @@ class Reads:
             self._grow(int(documents.max()) + 1)
             self._queued[documents] += 1
             self._later[documents] = later
+            self._tell(documents)
 
     def expect(self, documents: Int64, later: float) -> None:
         """No batch beyond those in the queue but `later` more will read some documents."""
         self._later[documents] = later
+        self._tell(documents)
 
     def drop(self, documents: Int64) -> None:
         """A batch of the queue has read some distinct documents, or never will."""
@@ -36,6 +44,7 @@ class Reads:
     def release(self, documents: Int64) -> None:
         """Nothing but what is queued will read some documents."""
         self._later[documents[(documents >= 0) & (documents < len(self._later))]] = 0.0
+        self._tell(documents)
 
     def queued(self, document: int) -> int:
         """Batches in the queue that read a document."""
@@ -50,6 +59,14 @@ class Reads:
         """(n,) float64: as `expected`, one of the batches in the queue left out."""
         found: Float64 = self.expected(documents) - _QUEUED
         return found
+
+    def _tell(self, documents: Int64) -> None:
+        if not self._tree.documents:
+            return
+        kept = [document for document in documents.tolist() if self._tree.keeps(document)]
+        expected = self.expected(np.array(kept, dtype=np.int64)).tolist()
+        for document, reads in zip(kept, expected, strict=True):
+            self._tree.expect(document, None, reads)
 
     def _grow(self, count: int) -> None:
         if count > len(self._queued):
