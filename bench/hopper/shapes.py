@@ -24,7 +24,7 @@ import torch
 from covey.engine.loaded import LoadedEngine
 from covey.engine.local import planned_costs
 from covey.engine.model_runner import Launched, ModelRunner
-from covey.estimate.cost import Work, speed_of_light
+from covey.estimate.cost import Work, roofline_seconds
 from covey.hardware.devices import gpu_facts
 from covey.kernels.base import ForwardBatch
 from covey.models.files import ModelFiles
@@ -182,7 +182,7 @@ def run(options: argparse.Namespace, results: Results) -> None:
     for shape in make_shapes(options.checkpoint, options.shapes, options.scale):
         warm, work = counted_run(engine, shape)
         runs = [run_shape(engine, shape) for _ in range(options.runs)]
-        light = speed_of_light(work, costs, device).total if device else float("nan")
+        light = roofline_seconds(work, costs, device) if device else float("nan")
         expected = rates.seconds(work)
         print_shape(shape, runs, warm, expected, light)
         parts = trace_shape(engine, shape, options.trace) if options.trace else {}

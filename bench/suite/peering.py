@@ -13,7 +13,7 @@ import numpy as np
 
 from covey.engine.local import LocalModel
 from covey.errors import InputError
-from covey.estimate.cost import speed_of_light
+from covey.estimate.cost import roofline_seconds
 from covey.models.tokenizer import TextEncoder
 from covey.prompts.layout import RAW_V1
 from suite.answers import Said, write_answers
@@ -227,7 +227,7 @@ class PeerSuite:
             "start_seconds": result["start_seconds"],
             "requested": round(work.requested),
             "minimum": round(work.fresh),
-            "sol_seconds": speed_of_light(work, costs, device).total if costs and device else None,
+            "sol_seconds": roofline_seconds(work, costs, device) if costs and device else None,
             "price_per_hour": device.price if price is None and device is not None else price,
             "runs": runs,
             "problem": result.get("problem"),

@@ -20,7 +20,7 @@ import covey
 from covey.engine.base import Engine
 from covey.engine.local import LocalModel
 from covey.errors import CoveyError, UnsupportedError
-from covey.estimate.cost import Work, speed_of_light
+from covey.estimate.cost import Work, roofline_seconds
 from covey.estimate.profile import ModelProfile
 from suite.answers import write_answers
 from suite.blank import BlankModel
@@ -346,7 +346,7 @@ def tokens_of(corpus: Corpus, model: LocalModel | None) -> CorpusTokens:
 def _sol(work: Work, profile: ModelProfile | None) -> float | None:
     if profile is None or profile.costs is None or profile.device is None:
         return None
-    return speed_of_light(work, profile.costs, profile.device).total
+    return roofline_seconds(work, profile.costs, profile.device)
 
 
 def _line(record: Record) -> str:

@@ -15,7 +15,6 @@ from covey.engine.labels import build_tree
 from covey.engine.local import LocalModel
 from covey.engine.questions import QuestionTokens, column
 from covey.estimate.figures import Range
-from covey.estimate.profile import LaterSteps
 
 BODIES = ["The lid broke.", "Thank you!", "Where is my order, please?", "My money back, now."]
 PRIOR = "calibration => 'prior'"
@@ -70,13 +69,12 @@ def test_steps_are_those_on_the_way_to_a_label() -> None:
     asked = QuestionTokens(
         0, nothing, nothing, nothing, (literal, 1), column(tree.paths), tree, stepwise=True
     )
-    found = asked.lengths().later
+    found = asked.lengths()
     # Nodes: behind nothing, behind 1, behind 1 1; each reads the suffix of 3 again.
     ways = {(1,): [1], (1, 1): [1, 2], (1, 1, 1): [1, 2], (2,): []}
     tokens = [sum(3 + depth for depth in way) for way in ways.values()]
-    assert found == LaterSteps(
-        Range(0, sum(map(len, ways.values())) / 4, 2), Range(0, sum(tokens) / 4, 4 + 5)
-    )
+    assert found.steps == Range(0, sum(map(len, ways.values())) / 4, 2)
+    assert found.step_tokens == Range(0, sum(tokens) / 4, 4 + 5)
 
 
 @pytest.mark.parametrize(("sizes", "several"), list(product([1, 2], [False, True])))

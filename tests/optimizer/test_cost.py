@@ -14,7 +14,7 @@ from covey.estimate.cost import (
     dominates,
     frontier,
     prefixes,
-    speed_of_light,
+    roofline_seconds,
     suffixes,
 )
 from covey.estimate.rates import Rates, assumed_rates
@@ -105,7 +105,7 @@ def test_more_rows_never_cost_less(one, more, documents, partners) -> None:
         work = prefixes(count, prefix, 3, 512, kept=True)
         work += suffixes(count * 2, Lengths.of(partners), prefix, 512, anchors=count)
         rate = assumed_rates(QWEN, H200)
-        seconds = [speed_of_light(work, QWEN, H200).total, rate.seconds(work)]
+        seconds = [roofline_seconds(work, QWEN, H200), rate.seconds(work)]
         return [*work.axes, work.requested, work.prompts, work.passes, *seconds]
 
     assert all(a <= b * (1 + 1e-9) for a, b in zip(axes(one), axes(one + more), strict=True))
@@ -154,15 +154,20 @@ DEVICE = Device("a", {"float8_e4m3": 10.0, "bfloat16": 4.0, "float32": 1.0}, 2.0
 
 
 def test_the_roofline_takes_the_larger_of_compute_and_traffic_in_each_part() -> None:
+    free = {"projection_flops": 0, "projection_bytes": 0, "mlp_flops": 0, "mlp_bytes": 0}
+    free |= {"pair_flops": 0, "kv_bytes": 0}
+    parts = [
+        unit_costs(**{k: v for k, v in free.items() if k.split("_")[0] not in part})
+        for part in (("projection",), ("mlp",), ("pair", "kv"))
+    ]
     busy = Work(fresh=1000, pairs=400, written=10, read=20, passes=1)
-    found = speed_of_light(busy, unit_costs(), DEVICE)
-    assert found.projection == 1000 * 2 / 10  # above 1 * 11 / 2
-    assert found.mlp == 1000 * 3 / 10
-    assert found.attention == 400 * 5 / 4  # above 30 * 7 / 2
-    assert found.total == 200 + 300 + 500
+    # Compute is above 1 * 11 / 2, 1 * 13 / 2 and 30 * 7 / 2.
+    found = [roofline_seconds(busy, part, DEVICE) for part in parts]
+    assert found == [1000 * 2 / 10, 1000 * 3 / 10, 400 * 5 / 4]
+    assert roofline_seconds(busy, unit_costs(), DEVICE) == 200 + 300 + 500
     idle = Work(fresh=1, pairs=1, written=10, read=20, passes=1)
-    found = speed_of_light(idle, unit_costs(), DEVICE)
-    assert (found.projection, found.mlp, found.attention) == (11 / 2, 13 / 2, 30 * 7 / 2)
+    found = [roofline_seconds(idle, part, DEVICE) for part in parts]
+    assert found == [11 / 2, 13 / 2, 30 * 7 / 2]
 
 
 def test_expected_time_is_passes_tokens_and_pairs() -> None:
@@ -172,7 +177,7 @@ def test_expected_time_is_passes_tokens_and_pairs() -> None:
 
 def test_the_datasheet_alone_is_never_faster_than_light() -> None:
     work = prefixes(1e4, Lengths.fixed(300), 20, 16384, kept=True)
-    light = speed_of_light(work, QWEN, H200).total
+    light = roofline_seconds(work, QWEN, H200)
     assert light < assumed_rates(QWEN, H200).seconds(work) < 4 * light
 
 

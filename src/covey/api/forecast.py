@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,11 @@ from covey.estimate.lengths import DocumentLengths
 from covey.estimate.profile import ByteMeasure, ModelProfile
 from covey.estimate.scenarios import hinted, scenarios, with_stored
 from covey.execution.answers import QueryAnswers
-from covey.execution.dry_asker import Stored
+from covey.execution.dry_asker import DryAsker, Stored
 from covey.execution.dry_run import DryRun
 from covey.execution.ordering.chooser import OrderChooser
+from covey.execution.source_samples import SourceSamples
+from covey.execution.steps import StepRunner
 from covey.execution.store.stored_answers import StoredAnswers
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS
@@ -137,25 +139,31 @@ def _forecast(
     documents: DocumentStore,
     profile: ModelProfile,
 ) -> Forecast:
-    calls = planned.plan.calls
+    plan, calls = planned.plan, planned.plan.calls
     selectivities = hinted(calls)
     alike = {call.index: call.same_as for call in calls}
-    dry = DryRun(
-        planned.plan, connection.duckdb, planned.objects, planned.lookups, answers, documents,
-        DocumentLengths(documents, profile.measure, profile.shares), profile.capacity,
-        OrderChooser(calls, lambda: profile), _stored(connection, profile, documents),
-    )  # fmt: skip
+    lengths = DocumentLengths(documents, profile.measure, profile.shares)
+    stored = _stored(connection, profile, documents)
+    chooser = OrderChooser(calls, lambda: profile)
+    samples = SourceSamples(plan, connection.duckdb, planned.objects)
+
+    def run(shares: Mapping[int, float]) -> DryResult:
+        answers.clear()
+        asker = DryAsker(answers, lengths, shares, profile.capacity, stored)
+        steps = StepRunner(calls, samples.relations, planned.lookups, asker, documents)
+        return DryRun(plan, samples, steps, asker, chooser).run()
+
     try:
-        with dry:
-            results = [dry.run(scenario) for scenario in scenarios(selectivities, alike)]
+        with samples:
+            results = [run(shares) for shares in scenarios(selectivities, alike)]
             known = with_stored(selectivities, results[0])
             if known != selectivities:
                 selectivities = known
-                results = [dry.run(scenario) for scenario in scenarios(known, alike)]
+                results = [run(shares) for shares in scenarios(known, alike)]
     except (duckdb.Error, RunError) as error:
         # The run will meet the same, and say so in its place.
         reason = str(run_error(error) if isinstance(error, duckdb.Error) else error)
         if isinstance(error, duckdb.InterruptException):
             reason = "its sources take DuckDB too long to count"
         results = [DryResult(unknown={call.index: reason for call in calls})]
-    return forecast(calls, results, selectivities, dry.loads, profile, connection.price)
+    return forecast(calls, results, selectivities, samples.loads, profile, connection.price)

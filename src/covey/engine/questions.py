@@ -11,7 +11,7 @@ from covey.arrays import Int32, Int64, offsets_of
 from covey.engine.labels import LabelTree, build_tree
 from covey.errors import InputError
 from covey.estimate.figures import Range
-from covey.estimate.profile import LaterSteps, QuestionLengths
+from covey.estimate.profile import QuestionLengths
 from covey.prompts.forest import build_trie
 from covey.prompts.layout import Layout, PromptPart, Role
 from covey.prompts.question import CONTENT_FREE, Method, Question, QuestionKind
@@ -78,25 +78,18 @@ class QuestionTokens:
             suffix = asked
         else:
             suffix = self._literal + build_trie(self.probes).size
-        return QuestionLengths(
-            preamble=len(self.preamble) + len(self.examples),
-            instruction=len(self.instruction),
-            suffix=suffix,
-            prompts=prompts,
-            asked=asked,
-            later=self._later_steps(),
-        )
-
-    def _later_steps(self) -> LaterSteps | None:
-        """The likely ones are those for labels that are all as likely."""
+        preamble = len(self.preamble) + len(self.examples)
+        lengths = QuestionLengths(preamble, len(self.instruction), suffix, prompts, asked)
         if self.tree is None or not self.stepwise:
-            return None
+            return lengths
         sizes = np.array([self._literal + len(path) for path in self.tree.paths], np.float64)
         sizes[0] = 0.0  # the first step is none of the later ones
-        nodes, tokens = self.tree.ways(sizes)
-        return LaterSteps(
-            Range(float(nodes.min()), float(nodes.mean()), self.tree.nodes - 1.0),
-            Range(float(tokens.min()), float(tokens.mean()), float(sizes.sum())),
+        steps, tokens = self.tree.ways(sizes)
+        # The likely ones are those for labels that are all as likely.
+        return replace(
+            lengths,
+            steps=Range(float(steps.min()), float(steps.mean()), self.tree.nodes - 1.0),
+            step_tokens=Range(float(tokens.min()), float(tokens.mean()), float(sizes.sum())),
         )
 
 

@@ -8,7 +8,7 @@ expected values and may be fractions; lengths are tokens. All here is data and a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TypeVar
 
 import numpy as np
@@ -109,16 +109,7 @@ class Work:
 
     def times(self, factor: float) -> Work:
         """The work of `factor` times as many rows."""
-        return Work(
-            self.prompts * factor,
-            self.requested * factor,
-            self.fresh * factor,
-            self.pairs * factor,
-            self.written * factor,
-            self.read * factor,
-            self.peak * factor,
-            self.passes * factor,
-        )
+        return Work(*(getattr(self, item.name) * factor for item in fields(self)))
 
     @property
     def axes(self) -> tuple[float, float, float, float, float]:
@@ -210,34 +201,19 @@ def frontier(items: Iterable[Item], work: Callable[[Item], Work]) -> list[Item]:
     return kept
 
 
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """A time by its parts."""
-
-    projection: float
-    mlp: float
-    attention: float
-
-    @property
-    def total(self) -> float:
-        return self.projection + self.mlp + self.attention
-
-
-def speed_of_light(work: Work, costs: ModelCosts, device: Device) -> Seconds:
-    """The roofline: no run of this work on this device can be faster.
+def roofline_seconds(work: Work, costs: ModelCosts, device: Device) -> float:
+    """Seconds that no run of this work on this device can be below.
 
     The sum over projections, MLP and attention of the larger of compute at the datasheet's
     peak and memory traffic at its bandwidth. Weights are read once a pass, keys and values
     as `work` counts them.
     """
-    products = device.peak(costs.compute.value)
-    bandwidth = device.bandwidth
+    products, bandwidth = device.peak(costs.compute.value), device.bandwidth
     kv = (work.written + work.read) * costs.kv_bytes
-    return Seconds(
-        max(
-            work.fresh * costs.projection_flops / products,
-            work.passes * costs.projection_bytes / bandwidth,
-        ),
-        max(work.fresh * costs.mlp_flops / products, work.passes * costs.mlp_bytes / bandwidth),
-        max(work.pairs * costs.pair_flops / device.peak(costs.attention.value), kv / bandwidth),
+    projection = max(
+        work.fresh * costs.projection_flops / products,
+        work.passes * costs.projection_bytes / bandwidth,
     )
+    mlp = max(work.fresh * costs.mlp_flops / products, work.passes * costs.mlp_bytes / bandwidth)
+    pairs = work.pairs * costs.pair_flops / device.peak(costs.attention.value)
+    return projection + mlp + max(pairs, kv / bandwidth)

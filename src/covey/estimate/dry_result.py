@@ -166,9 +166,9 @@ class WorkInAllRows:
         tails = replace(tails, requested=tails.prompts * requested)
         work = new + replace(instructed, prompts=0.0, requested=0.0) + tails
         passes = 1.0
-        steps = 0.0 if fixed.later is None else fixed.later.count.at(bound)
-        if fixed.later is not None and steps:
-            own = Lengths.fixed(fixed.later.tokens.at(bound) / steps)
+        steps = fixed.steps.at(bound)
+        if steps:
+            own = Lengths.fixed(fixed.step_tokens.at(bound) / steps)
             count = asked.prompts * asked.scale * steps
             more = suffixes(count, asked.partners + own, whole, budget)
             work += replace(more, prompts=0.0, requested=0.0)

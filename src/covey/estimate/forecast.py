@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from covey.estimate.cost import Work, speed_of_light
+from covey.estimate.cost import Work, roofline_seconds
 from covey.estimate.dry_result import DryResult, RunWork, WorkInAllRows, beyond, certain
 from covey.estimate.figures import ZERO, Bound, Range
 from covey.estimate.profile import ModelProfile
@@ -190,7 +190,7 @@ def _timed(
     peak = _range(works, lambda work: min(work.peak, room) * costs.kv_bytes, None)
     if device is None or rates is None:
         return replace(found, peak=peak)
-    light = _range(works, lambda work: speed_of_light(work, costs, device).total, unknown)
+    light = _range(works, lambda work: roofline_seconds(work, costs, device), unknown)
     times = _range(works, rates.seconds, unknown)
     recomputed = found.fresh.high / found.minimum.high if found.minimum.high else 1.0
     high = times.high * rates.spread * (1.0 if math.isnan(recomputed) else recomputed)

@@ -60,16 +60,8 @@ class DocumentLengths:
             self._counted_tokens += int(tokens.sum())
             found[counted] = tokens * (sizes[counted] / np.maximum(head_bytes, 1))
         rest = np.isnan(found)
-        if rest.any() and not self._counted_bytes:
-            # The first text alone is longer than all that may be counted.
-            self._count_head(texts[int(np.flatnonzero(rest)[0])])
         found[rest] = sizes[rest] * (self._counted_tokens / max(self._counted_bytes, 1))
         return found
-
-    def _count_head(self, text: str) -> None:
-        head = text[:MAX_TEXT]
-        self._counted_bytes += len(head.encode(errors="replace"))
-        self._counted_tokens += int(self._measure.documents([head]).sum())
 
     def shared(self, ids: Int64) -> float:
         """The share of some documents' tokens that begin like another one's.

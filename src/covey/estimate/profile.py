@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from covey.arrays import Int64
-from covey.estimate.figures import Range
+from covey.estimate.figures import ZERO, Range
 from covey.estimate.rates import Rates, assumed_rates
 from covey.hardware.devices import Device
 from covey.models.spec import ModelCosts
@@ -19,21 +19,6 @@ from covey.prompts.question import CONTENT_FREE, Question, QuestionKind
 
 # Mean UTF-8 bytes of a token in English prose under the tokenizers of the known models.
 BYTES_A_TOKEN = 4.4
-
-
-@dataclass(frozen=True, slots=True)
-class LaterSteps:
-    """The steps of a row behind its first, where a classification goes step by step.
-
-    The fewest lead to the nearest label, the most read all nodes.
-
-    Attributes:
-        count: how many; each computes the row's partners again.
-        tokens: what they compute besides.
-    """
-
-    count: Range
-    tokens: Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +32,10 @@ class QuestionLengths:
             labels of one row.
         prompts: prompts that one row is counted as: one for each label that is asked by itself.
         asked: literal tokens behind the instruction of all these prompts, computed once or not.
-        later: of a classification that goes step by step, None of another.
+        steps: of a row behind its first, where a classification goes step by step; each
+            computes the row's partners again. The fewest lead to the nearest label, the most
+            read all nodes.
+        step_tokens: what these steps compute besides.
         prior: of each document without content that is asked about before the others.
     """
 
@@ -56,7 +44,8 @@ class QuestionLengths:
     suffix: int
     prompts: int
     asked: int
-    later: LaterSteps | None = None
+    steps: Range = ZERO
+    step_tokens: Range = ZERO
     prior: tuple[int, ...] = ()
 
 

@@ -5,12 +5,11 @@ A plan that runs with it goes the way of a true run: the same batches, stops and
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from covey.arrays import Bool, Float64, Int64
+from covey.arrays import Bool, Float64, Int64, distinct, without
 from covey.estimate.cost import Lengths
 from covey.estimate.dry_result import SampledCall
 from covey.estimate.lengths import DocumentLengths
@@ -26,6 +25,7 @@ Stored = Callable[[Question, Int64], tuple[Bool, Float64]]
 # Square roots of primes, whose multiples lie evenly over [0, 1) and independently of one
 # another (Kronecker's sequence): few draws are as even as many random ones.
 _ROOTS = np.sqrt([2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71])
+_NONE = np.empty(0, np.int64)
 # A margin beyond any threshold but 0 and 1.
 _SURE = 700.0
 
@@ -59,9 +59,11 @@ class DryAsker:
         self._selectivities = selectivities
         self._room = room
         self._questions: dict[Question, int] = {}
-        self._prefixes = _Marks()
-        self._instructions: defaultdict[object, _Marks] = defaultdict(_Marks)
-        self._held = _Marks()
+        # Documents by ascending ids: anchors computed so far, those with each instruction
+        # behind them, and those whose keys and values are held.
+        self._computed = _NONE
+        self._instructed: dict[object, Int64] = {}
+        self._held = _NONE
         self._holding = 0.0
         self._anchors: dict[int, list[Int64]] = {}
         self.asked: dict[int, SampledCall] = {}
@@ -106,8 +108,9 @@ class DryAsker:
         """Nothing is shown."""
 
     def release(self, documents: Int64) -> None:
-        held = self._held.drop(documents)
-        self._holding -= float(self._lengths.of(held).sum())
+        freed = np.intersect1d(documents, self._held)
+        self._held = without(self._held, freed)
+        self._holding -= float(self._lengths.of(freed).sum())
 
     def capacity(self) -> int | None:
         return self._room
@@ -153,19 +156,29 @@ class DryAsker:
             if other != question.anchor:
                 partners += self._lengths.of(wanted[:, other])
         asked.partners |= Lengths.of(partners)
-        anchors = np.unique(column)
-        new = self._prefixes.mark(anchors)
+        anchors = distinct(column)
+        new = without(anchors, self._computed)
+        self._computed = _both(self._computed, new)
         self._anchors.setdefault(call.index, []).append(new)
         asked.prefixes |= Lengths.of(self._lengths.of(new))
         # Judgements of one document share their instruction, a join has its own.
         instruction = question.kind if question.arity == 1 else question
-        instructed = self._instructions[instruction].mark(anchors)
-        asked.new_instructions += len(instructed) - len(np.intersect1d(instructed, new))
+        before = self._instructed.get(instruction, _NONE)
+        instructed = without(anchors, before)
+        self._instructed[instruction] = _both(before, instructed)
+        asked.new_instructions += len(without(instructed, new))
         asked.anchors += len(anchors)
         if reads > 0 or question.arity > 1:
             asked.kept = True
-            self._holding += float(self._lengths.of(self._held.mark(anchors)).sum())
+            kept = without(anchors, self._held)
+            self._held = _both(self._held, kept)
+            self._holding += float(self._lengths.of(kept).sum())
             self.peak = max(self.peak, self._holding)
+
+
+def _both(ids: Int64, others: Int64) -> Int64:
+    """The ids of two sets that have none in common, ascending."""
+    return np.sort(np.concatenate([ids, others]))
 
 
 def _drawn_labels(question: Question, even: Float64, rate: float) -> Float64:
@@ -179,32 +192,3 @@ def _drawn_labels(question: Question, even: Float64, rate: float) -> Float64:
     if question.full:
         return np.where(picked, 0.0, -np.inf)
     return np.stack([chosen, np.zeros(len(even))], axis=1)
-
-
-class _Marks:
-    """A set of document ids."""
-
-    def __init__(self) -> None:
-        self._marked = np.zeros(0, np.bool_)
-
-    def mark(self, ids: Int64) -> Int64:
-        """Mark distinct ids; return those that were not."""
-        self._grow(ids)
-        new = ids[~self._marked[ids]]
-        self._marked[new] = True
-        return new
-
-    def drop(self, ids: Int64) -> Int64:
-        """Take marks off; return the distinct ids that had one."""
-        ids = np.unique(ids[ids >= 0])
-        self._grow(ids)
-        marked = ids[self._marked[ids]]
-        self._marked[marked] = False
-        return marked
-
-    def _grow(self, ids: Int64) -> None:
-        top = int(ids.max()) + 1 if len(ids) else 0
-        if top > len(self._marked):
-            grown = np.zeros(max(top, 2 * len(self._marked)), np.bool_)
-            grown[: len(self._marked)] = self._marked
-            self._marked = grown

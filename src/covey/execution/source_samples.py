@@ -7,12 +7,15 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Self
 
 import duckdb
 
+from covey.errors import RunError
 from covey.estimate.forecast import LoadForecast
 from covey.execution.bridge import Relations
 from covey.plan.nodes import DocumentColumn, Load, PhysicalPlan, Pipeline
+from covey.sql.bind import in_transaction
 from covey.sql.temporary import TemporaryObjects
 from covey.sql.text import quote_name
 
@@ -27,15 +30,15 @@ SECONDS_TO_SAMPLE = 20.0
 
 
 class SourceSamples:
-    """The samples of one plan's sources; `drop` takes them off the connection.
+    """The samples of one plan's sources; a context, which owns their tables.
 
     Args:
         plan: whose load steps name the sources.
         connection: where the plan was made.
         objects: what was made there for it.
-        relations: runs its queries.
 
     Attributes:
+        relations: runs the plan's queries.
         loads: by table of a load step, what is known of it.
     """
 
@@ -44,27 +47,45 @@ class SourceSamples:
         plan: PhysicalPlan,
         connection: duckdb.DuckDBPyConnection,
         objects: TemporaryObjects,
-        relations: Relations,
     ) -> None:
+        self._plan = plan
         self._loads = {step.table: step for step in plan.steps if isinstance(step, Load)}
         # Under a LIMIT each pair is looked at many times over.
         limited = any(isinstance(s, Pipeline) and s.needed is not None for s in plan.steps)
         self._pairs = SAMPLE_PAIRS_OF_LIMIT if limited else SAMPLE_PAIRS
         self._connection = connection
         self._objects = objects
-        self._relations = relations
         self._samples: dict[str, str] = {}
         self._scales: dict[str, float] = {}
         self._document_scales: dict[DocumentColumn, float] = {}
+        self.relations = Relations(connection, objects)
         self.loads: dict[str, LoadForecast] = {}
 
-    def take(self) -> None:
+    def __enter__(self) -> Self:
         """Count the sources and sample the large ones.
 
         Raises:
+            RunError: to evaluate what the plan reads would leave a trace.
             duckdb.Error: a source cannot be read, or not in `SECONDS_TO_SAMPLE`.
         """
-        with interrupted_after(self._connection, SECONDS_TO_SAMPLE):
+        if self._plan.traces:
+            raise RunError(
+                "it calls functions with effects, such as nextval, which are left to the run"
+            )
+        try:
+            self._take()
+        except duckdb.Error:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sample in self._samples.values():
+            with suppress(duckdb.Error):
+                self._objects.drop(sample)
+
+    def _take(self) -> None:
+        with self.interrupted_after(SECONDS_TO_SAMPLE):
             # Other sources depend on answers, or on a table that is not filled yet.
             counts = {
                 load.table: self._number(f"SELECT count(*) FROM ({load.query})")
@@ -83,11 +104,6 @@ class SourceSamples:
                 if taken < rows:
                     self._sample(load, taken)
 
-    def drop(self) -> None:
-        for sample in self._samples.values():
-            with suppress(duckdb.Error):
-                self._objects.drop(sample)
-
     def of(self, load: Load) -> Load:
         """The step that fills a source's table with its sample, or with all there is."""
         sample = self._samples.get(load.table)
@@ -103,13 +119,28 @@ class SourceSamples:
             self._document_scales[column] = self._document_scale(column)
         return self._document_scales[column]
 
+    @property
+    def in_transaction(self) -> bool:
+        return in_transaction(self._connection)
+
+    @contextmanager
+    def interrupted_after(self, seconds: float) -> Iterator[None]:
+        """Interrupt DuckDB where it works longer than some time."""
+        timer = threading.Timer(seconds, self._connection.interrupt)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # one that rings now must not meet the next query
+
     def _document_scale(self, column: DocumentColumn) -> float:
         scale = self.scale([column.table])
         sample = self._samples.get(column.table)
         if sample is None:
             return scale
         alias = quote_name(column.alias)
-        distinct = f"SELECT count(DISTINCT hash({self._relations.measured(column)})) FROM "
+        distinct = f"SELECT count(DISTINCT hash({self.relations.measured(column)})) FROM "
         here = self._number(f"{distinct} {sample} AS {alias}")
         everywhere = self._number(f"{distinct} ({self._loads[column.table].query}) AS {alias}")
         return everywhere / here if here else scale
@@ -123,18 +154,6 @@ class SourceSamples:
 
     def _number(self, query: str) -> int:
         return int(self._connection.execute(query).fetchall()[0][0])
-
-
-@contextmanager
-def interrupted_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-    """Interrupt DuckDB where it works longer than some time."""
-    timer = threading.Timer(seconds, connection.interrupt)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()  # one that rings now must not meet the next query
 
 
 def sample_sizes(counts: Mapping[str, int], pairs: int = SAMPLE_PAIRS) -> dict[str, int]:
