@@ -93,11 +93,7 @@ class Scratch:
 
 
 def temporary_folder() -> str:
-    """The folder for temporary files that DuckDB is to open.
-
-    Raises:
-        OSError: DuckDB could not name it.
-    """
+    """The folder for temporary files that DuckDB is to open; OSError where it cannot name it."""
     folder = tempfile.gettempdir()
     if not is_utf_8(folder):
         raise OSError(errno.EILSEQ, "the name of their folder is no UTF-8")

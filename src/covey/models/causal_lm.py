@@ -151,9 +151,6 @@ def load_weights(
     """Read a checkpoint into the layout of the kernels, one tensor at a time.
 
     Args:
-        spec: the model.
-        checkpoint: where the weights are.
-        device: where they go.
         dtype: of everything but FP8 matrices, which stay as they are.
         rounding: what becomes of each matrix once it is read; None leaves it as it is.
 

@@ -31,8 +31,7 @@ class StoredTensor:
     Attributes:
         shape: rows first.
         dtype: how it is stored, such as "bfloat16" or "Q4_K".
-        file: where it is.
-        start, stop: its bytes there.
+        file, start, stop: where its bytes are.
     """
 
     shape: tuple[int, ...]
@@ -124,11 +123,6 @@ def scale_name(name: str) -> str:
 
 def check_tensors(spec: ModelSpec, stored: Mapping[str, StoredTensor], path: Path) -> None:
     """Refuse weights that are not those of the spec, before anything is allocated.
-
-    Args:
-        spec: the model.
-        stored: what the files hold.
-        path: the file or folder, for messages.
 
     Raises:
         ModelError: a tensor is missing, of another shape or dtype, or is not computed with.

@@ -95,9 +95,7 @@ def spec_from_config(config: dict[str, Any], bos: int | None, path: Path) -> Mod
     """The spec that a parsed config.json describes.
 
     Args:
-        config: the parsed file.
         bos: token that the tokenizer puts before every text, or None.
-        path: the file, for messages.
 
     Raises:
         ModelError: the architecture, or a part of it, is not supported, or a value is wrong.
@@ -160,11 +158,7 @@ def read_tokenizer_json(path: Path) -> dict[str, Any]:
 
 
 def leading_token(spec: dict[str, Any]) -> int | None:
-    """The token that a parsed tokenizer.json puts before every text (BOS), or None.
-
-    Raises:
-        ModelError: it puts more than that around a text.
-    """
+    """The token (BOS) that a parsed tokenizer.json puts before every text, and nothing else."""
     processor = spec.get("post_processor")
     if processor is None:
         return None

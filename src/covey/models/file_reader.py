@@ -38,11 +38,7 @@ _MOST_JSON = 256 << 20  # the largest tokenizers have some 35 MB
 class WeightFile:
     """A regular file that stays open while weights are read from it.
 
-    Args:
-        path: the file.
-
     Attributes:
-        path: the file.
         size: its bytes.
 
     Raises:
@@ -58,11 +54,7 @@ class WeightFile:
         self._digests: dict[tuple[int, int], bytes] = {}
 
     def read(self, start: int, stop: int) -> UInt8:
-        """The bytes from `start` to before `stop`, (stop - start,), an array of its own.
-
-        Raises:
-            ModelError: the file ends before, or cannot be read.
-        """
+        """The bytes from `start` to before `stop`, in a new array; ModelError if it ends before."""
         out = np.empty(stop - start, dtype=np.uint8)
         self._digests[start, stop] = _joined(self._hashed(start, _blocks(out)))
         return out
@@ -119,7 +111,6 @@ def read_json(path: Path, missing: str = _FETCH) -> dict[str, Any]:
     """The object that a JSON file of moderate size holds.
 
     Args:
-        path: the file.
         missing: the mend where there is none.
 
     Raises:

@@ -75,7 +75,6 @@ class GgufFile:
     """One open GGUF file.
 
     Attributes:
-        path: the file.
         metadata: key -> number, text, bool, or list of these.
         tensors: name -> where it lies.
 
@@ -136,10 +135,6 @@ class GgufFile:
 
 class GgufCheckpoint(Checkpoint):
     """Dequantised tensors of a GGUF file, float32, their rows in Hugging Face's order.
-
-    Args:
-        file: the open file.
-        spec: the model that its metadata describes.
 
     Raises:
         ModelError: its tensors overlap, end behind it, or are of an unknown format.

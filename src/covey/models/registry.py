@@ -116,11 +116,7 @@ def local_path(model: KnownModel) -> Path | None:
 
 
 def fetch(model: KnownModel) -> Path:
-    """The path of a known model's files, fetched from the hub where they are not here.
-
-    Raises:
-        ModelError: they can be neither found nor fetched.
-    """
+    """The path of a known model's files, fetched if need be; ModelError where that fails."""
     found = local_path(model)
     if found is not None:
         return found
@@ -184,18 +180,12 @@ def _hub_folder(model: KnownModel, *, local_only: bool) -> Path | None:
         folder = snapshot_download(
             model.repository, allow_patterns=list(HUB_FILES), local_files_only=local_only
         )
-    except LocalEntryNotFoundError as error:
-        if local_only:
-            return None
-        raise _unreachable(model) from error
     except Exception as error:  # the hub client raises its HTTP library's errors
-        raise _unreachable(model) from error
+        if local_only and isinstance(error, LocalEntryNotFoundError):
+            return None
+        raise ModelError(
+            f"{model.name} is not on this machine and {model.repository} could not be fetched from"
+            " the Hugging Face hub. Check the network (HF_ENDPOINT names a mirror), give a folder"
+            " that holds it, or use smollm2-135m, which needs no network."
+        ) from error
     return Path(folder) if any(Path(folder).glob("*.safetensors")) else None
-
-
-def _unreachable(model: KnownModel) -> ModelError:
-    return ModelError(
-        f"{model.name} is not on this machine and {model.repository} could not be fetched from"
-        " the Hugging Face hub. Check the network (HF_ENDPOINT names a mirror), give a folder"
-        " that holds it, or use smollm2-135m, which needs no network."
-    )

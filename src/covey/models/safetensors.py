@@ -49,10 +49,7 @@ _INDEX = "model.safetensors.index.json"
 
 
 class SafetensorsCheckpoint(Checkpoint):
-    """The weights of a Hugging Face folder, in one file or in shards with an index.
-
-    Args:
-        folder: holds model.safetensors, or shards and model.safetensors.index.json.
+    """The weights of a Hugging Face folder: model.safetensors, or shards and their index.
 
     Raises:
         ModelError: there are none, a file's table is damaged, or two files hold one tensor.

@@ -41,7 +41,6 @@ class ModelSpec:
 
     Attributes:
         architecture: "llama" or "qwen3"; they differ in `qk_norm` alone.
-        layers: decoder layers.
         hidden: width of the residual stream.
         heads, kv_heads: query heads, and the key/value heads they share.
         d_head: width of one head.

@@ -79,7 +79,6 @@ def encoder_from_file(path: Path, vocab: int | None = None) -> TextEncoder:
     """Read a Hugging Face `tokenizer.json`.
 
     Args:
-        path: the file.
         vocab: tokens that the model has, where a tokenizer of more is to be refused.
 
     Raises:
@@ -149,7 +148,6 @@ def encoder_from_gguf(
         kinds: llama.cpp's token types, by id; 3 is a control token.
         merges: "left right", best first.
         words: `tokenizer.ggml.pre`, the name of the word splitting.
-        path: the file, for messages.
 
     Raises:
         ModelError: the word splitting is not known or the vocabulary is inconsistent.

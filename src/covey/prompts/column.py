@@ -24,7 +24,6 @@ class Column(Generic[Item]):
     meanwhile what they know to be there.
 
     Args:
-        dtype: of the numbers.
         spill_bytes: size from which they move to a temporary file, which goes with the
             column.
     """

@@ -77,11 +77,7 @@ class CheckedEncoder:
 
 
 def checked_encoder(plain: Encoder, tokenizer_json: str) -> Encoder:
-    """The plain encoder, or one that has Gigatoken do its work where it can.
-
-    Args:
-        tokenizer_json: the plain encoder's tokenizer in Hugging Face's format.
-    """
+    """Gigatoken beside the plain encoder, made of its tokenizer.json; or that alone without it."""
     if forks.was_forked():
         return plain  # threads that it may have started before are gone
     try:

@@ -48,7 +48,6 @@ class PromptPart:
     """One run of text in a prompt.
 
     Attributes:
-        role: its place.
         text: the literal text, "" for a document.
         document: index among the question's documents, None for literal text.
     """

@@ -98,8 +98,6 @@ class DocumentTokens:
     whoever holds `_lock`: a batch is entered under it when all its tokens lie in the column,
     and read under it, so that nobody waits for the encoder, or sees half of what it has done.
 
-    Args:
-        spill_bytes: see `Column`.
     """
 
     def __init__(
@@ -143,11 +141,7 @@ class DocumentTokens:
         self._stopped.set()
 
     def lengths(self, ids: Int64) -> Int64:
-        """Tokens of each document, 0 for one that cannot be tokenised.
-
-        Raises:
-            RunError: one of them was not ensured.
-        """
+        """Tokens of each document, 0 for one that has none; RunError where one is not ensured."""
         return self._entries(ids)[1]
 
     def take(self, ids: Int64) -> Tokens:

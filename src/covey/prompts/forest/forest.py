@@ -164,11 +164,7 @@ class Forest:
 
 
 def ask_all(documents: Trie, suffixes: Trie, document_rows: Int64 | None = None) -> Forest:
-    """Every suffix row asked of every document row (of all of them by default).
-
-    Raises:
-        InputError: a suffix row has no tokens.
-    """
+    """Ask every suffix row of every document row, or of some; InputError for an empty suffix."""
     _check(suffixes)
     rows = documents.row_path if document_rows is None else documents.row_path[document_rows]
     tokens = int(documents.lengths[rows].sum()) * len(suffixes.row_path)
@@ -178,7 +174,7 @@ def ask_all(documents: Trie, suffixes: Trie, document_rows: Int64 | None = None)
 
 
 def ask_pairs(documents: Trie, suffixes: Trie, document_rows: Int64, suffix_rows: Int64) -> Forest:
-    """Suffix row suffix_rows[i] asked of document row document_rows[i]; repeats merge.
+    """Ask suffix row suffix_rows[i] of document row document_rows[i]; repeats merge.
 
     Raises:
         InputError: a suffix row has no tokens.

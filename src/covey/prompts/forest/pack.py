@@ -180,11 +180,7 @@ def above(forest: Forest, begin: Int64, end: Int64) -> Above:
 
 
 def _check_ranges(forest: Forest, begin: Int64, end: Int64) -> None:
-    """Refuse ranges that are empty or not within the stream.
-
-    Raises:
-        InputError: names the first such range and the stream's size.
-    """
+    """InputError for ranges that are empty or not within the stream; it names the first."""
     wrong = np.flatnonzero((begin < 0) | (end <= begin) | (end > forest.size))
     if len(wrong):
         i = int(wrong[0])

@@ -115,13 +115,10 @@ class Stream:
 
 
 def build_trie(tokens: Tokens) -> Trie:
-    """The trie of some runs. Runs may be empty, equal, or prefixes of each other.
+    """The trie of at least one run. Runs may be empty, equal, or prefixes of each other.
 
     Memory beside the tokens is about 150 bytes a run; time is a sort plus one look at
     every shared token.
-
-    Args:
-        tokens: at least one run.
     """
     order = _sorted(tokens)
     overlap = _overlaps(tokens, order)
@@ -177,12 +174,8 @@ def flatten(trie: Trie, node_tokens: int) -> Trie:
     down from merged ancestors and c the children before any merging.
 
     Args:
-        trie: not changed.
-        node_tokens: what a node costs the engine (one more span to allocate, to pass
+        node_tokens: what a node costs the engine (one more segment to allocate, to pass
             to the kernel and to release), in tokens of model work; 0 merges nothing.
-
-    Returns:
-        A trie of the same runs.
     """
     lowered = _merged_depth(trie, node_tokens)
     if not (lowered >= 0).any():
