@@ -6,13 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from covey.cli.checkout import in_checkout
-from covey.cli.demo import DEMO_MODEL, TICKETS
-from covey.cli.guard import connected, in_good_order
+from covey.cli.guard import in_good_order
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run a benchmark.")
 # Options belong to the script, also --help.
@@ -27,10 +25,7 @@ def bench() -> None:
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def cpu(context: typer.Context) -> None:
     """Measure Covey on this machine's CPU. Further arguments go to bench/cpu.py."""
-    script = in_checkout("bench/cpu.py", "covey bench cpu")
-    with in_good_order():
-        finished = subprocess.run([sys.executable, str(script), *context.args], check=False)
-    raise typer.Exit(finished.returncode)
+    _script("cpu", context.args)
 
 
 @app.command(context_settings=_PASSED_ON)
@@ -57,29 +52,18 @@ def compare(context: typer.Context) -> None:
     _suite(["compare", *context.args], "compare")
 
 
-@app.command()
-def quality(
-    model: Annotated[
-        str, typer.Option("--model", "-m", metavar="MODEL", help="A name or a path.")
-    ] = DEMO_MODEL,
-    rows: Annotated[int, typer.Option("--rows", min=2, help="Texts to measure.")] = 68,
-    movie_reviews: Annotated[
-        str,
-        typer.Option(
-            "--movie-reviews",
-            metavar="ZIP",
-            help="Measure rated sentences of the vaderSentiment 0.5 source package instead.",
-        ),
-    ] = "",
-) -> None:
+@app.command(context_settings=_PASSED_ON)
+def quality(context: typer.Context) -> None:
     """Compare answers to the example tickets with hand labels, way by way."""
-    path = movie_reviews or str(in_checkout(TICKETS, "covey bench quality"))
+    _script("quality", context.args)
 
-    from covey.cli.quality import measure, measure_snippets
 
-    with connected(model) as connection:
-        table = measure_snippets if movie_reviews else measure
-        typer.echo(table(connection, path, rows))
+def _script(name: str, arguments: list[str]) -> None:
+    """Run a script of bench/ and end as it does."""
+    script = in_checkout(f"bench/{name}.py", f"covey bench {name}")
+    with in_good_order():
+        finished = subprocess.run([sys.executable, str(script), *arguments], check=False)
+    raise typer.Exit(finished.returncode)
 
 
 def _suite(arguments: list[str], command: str) -> None:

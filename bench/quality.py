@@ -1,19 +1,37 @@
-"""`covey bench quality`: answers against labels that people gave, way by way."""
+"""`covey bench quality`: answers against labels that people gave, way by way.
+
+    covey bench quality --model MODEL --rows 68
+    covey bench quality --movie-reviews vaderSentiment-0.5.zip
+
+The second measures sentences of movie reviews with people's ratings, from the source package of
+vaderSentiment 0.5: 10,605 sentences, each rated from -4 to 4 by twenty people (Hutto and Gilbert,
+ICWSM 2014). It is read where it lies; Covey brings none of it.
+
+    pip download --no-binary :all: --no-deps vaderSentiment==0.5
+"""
 
 from __future__ import annotations
 
+import argparse
+import io
+import sys
+import tarfile
+import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+
+import covey
 from covey.cli.agreement import figures
-from covey.cli.demo import QUESTIONS, ROWS
-from covey.cli.snippets import read_snippets
+from covey.cli.checkout import in_checkout
+from covey.cli.demo import DEMO_MODEL, QUESTIONS, ROWS, TICKETS
+from covey.cli.guard import connected, ended
 from covey.cli.table import render
-
-if TYPE_CHECKING:
-    import covey
+from covey.errors import InputError
+from covey.sql.text import quote_text
 
 # Examples and calibration come from tickets that are not measured.
 OTHERS = "language = 'en' AND created < DATE '2026-07-01'"
@@ -28,6 +46,8 @@ SIDES = ("positive", "negative")
 SIDES_TASK = "Is this sentence from a film review positive or negative?"
 # A sentence whose mean rating is nearer to 0 says neither.
 _CLEAR = 0.5
+_ARCHIVE = "hutto_ICWSM_2014.tar.gz"
+_RATINGS = "movieReviewSnippets_GroundTruth.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +103,7 @@ def measure_snippets(con: covey.Connection, path: str, rows: int) -> str:
 
     Args:
         con: a connection whose model is measured.
-        path: see `snippets.read_snippets`.
+        path: see `read_snippets`.
         rows: how many sentences are measured, spread evenly over the file. Examples and
             calibration come from others.
     """
@@ -144,8 +164,6 @@ def _sides(con: covey.Connection, measured: str) -> list[tuple[object, ...]]:
 
 def _shown(con: covey.Connection, label: str, names: tuple[str, str]) -> str:
     """SQL of four short examples, TRUE and FALSE in turn."""
-    from covey.sql.text import quote_text
-
     texts = []
     found = {
         value: con.run(
@@ -223,8 +241,6 @@ def _judgements(con: covey.Connection, measured: str) -> str:
 
 def _examples(con: covey.Connection, label: str, answers: Sequence[Any], each: int) -> str:
     """SQL of some short examples of each answer, the answers in turn."""
-    from covey.sql.text import quote_text
-
     query = (
         f"SELECT body, ({label}) FROM tickets WHERE {OTHERS} AND ({label}) IS NOT NULL"
         f" AND length(trim(body)) BETWEEN 40 AND {_SHORT} ORDER BY id"
@@ -240,3 +256,73 @@ def _examples(con: covey.Connection, label: str, answers: Sequence[Any], each: i
                 written = str(answer).upper() if isinstance(answer, bool) else answer
                 texts.append(f"{{'input': {quote_text(bodies[place])}, 'label': '{written}'}}")
     return f"[{', '.join(texts)}]"
+
+
+def read_snippets(path: str) -> pa.Table:
+    """Sentences and their mean ratings, in the order of the file.
+
+    Args:
+        path: the source package, a .zip.
+
+    Returns:
+        id int64, rating float64 and body string.
+
+    Raises:
+        InputError: there is no such file, or it is another package.
+    """
+    try:
+        lines = _ratings(path).decode("utf-8").splitlines()
+        rows = [line.split("\t", 2) for line in lines if line.strip()]
+        return pa.table(
+            {
+                "id": pa.array([int(number) for number, _, _ in rows], pa.int64()),
+                "rating": pa.array([float(rating) for _, rating, _ in rows], pa.float64()),
+                "body": pa.array([text.strip() for _, _, text in rows], pa.string()),
+            }
+        )
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, tarfile.TarError) as error:
+        raise InputError(
+            f"{path} is not the source package of vaderSentiment 0.5 ({error}). Fetch it: pip"
+            " download --no-binary :all: --no-deps vaderSentiment==0.5"
+        ) from None
+
+
+def _ratings(path: str) -> bytes:
+    """The file with the ratings: in an archive inside the package."""
+    with zipfile.ZipFile(path) as package:
+        name = _ending(package.namelist(), _ARCHIVE)
+        archive = io.BytesIO(package.read(name))
+    with tarfile.open(fileobj=archive, mode="r:gz") as files:
+        member = files.extractfile(_ending(files.getnames(), _RATINGS))
+        if member is None:
+            raise KeyError(_RATINGS)
+        return member.read()
+
+
+def _ending(names: list[str], end: str) -> str:
+    # A Mac's archive has a second file for each, whose name begins with a dot.
+    found = [name for name in names if name.endswith(f"/{end}")]
+    if not found:
+        raise KeyError(f"it has no {end}")
+    return found[0]
+
+
+def main() -> int:
+    """Measure what the arguments name, and print the tables."""
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("covey bench quality", None, __doc__, formatter_class=plain)
+    parser.add_argument("-m", "--model", default=DEMO_MODEL, help="a name or a path")
+    parser.add_argument("--rows", type=int, default=68, help="texts to measure, 2 or more")
+    parser.add_argument("--movie-reviews", metavar="ZIP", help="measure rated sentences instead")
+    given = parser.parse_args()
+    if given.rows < 2:
+        parser.error("--rows is 2 or more")
+    table = measure_snippets if given.movie_reviews else measure
+    path = given.movie_reviews or str(in_checkout(TICKETS, "covey bench quality"))
+    with connected(given.model) as connection:
+        print(table(connection, path, given.rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(ended(main))

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 import covey
-from covey.cli.quality import CLASSIFY, JUDGE, LABELS, measure, measure_snippets
-from covey.cli.snippets import read_snippets
 from covey.errors import InputError
 from covey.testing import PlantedModel
+from quality import CLASSIFY, JUDGE, LABELS, measure, measure_snippets, read_snippets
 
 TICKETS = Path(__file__).parents[2] / "examples" / "tickets.csv"
 TOPICS = {row["body"]: row["topic"] for row in csv.DictReader(TICKETS.open(encoding="utf-8"))}
