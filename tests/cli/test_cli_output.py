@@ -25,7 +25,7 @@ from rich.cells import cell_len
 import covey
 from api.typed_values import NESTINGS, expressions
 from covey.cli import writers
-from covey.cli.output import Destination, destination
+from covey.cli.destination import Destination, destination
 from covey.cli.table import NARROWEST, SHOWN_ROWS, cell_text, render, shrink
 from covey.cli.writers import WRITERS, Format, ParquetWriter
 from covey.errors import InputError, RunError

@@ -51,7 +51,7 @@ def test_a_planned_call_that_was_given_no_rows_fails_the_query(
 
 
 def test_a_call_that_no_row_comes_to_is_none_that_was_given_no_rows(con: covey.Connection) -> None:
-    con._model = PlantedModel(lambda question, documents: 0.1)  # type: ignore[assignment]
+    con.model.source = PlantedModel(lambda question, documents: 0.1)
     never = "WHERE AI.IF(PROMPT('x {0}', body)) AND AI.IF(PROMPT('y {0}', body))"
     assert con.sql(f"SELECT id FROM t {never}").fetchall() == []
     assert con.sql(f"SELECT id, AI.SCORE(body) FROM t {never}").fetchall() == []

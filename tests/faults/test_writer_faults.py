@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from covey.cli import atomic_file
-from covey.cli.output import Destination
+from covey.cli.destination import Destination
 from covey.cli.writers import Format
 from covey.errors import RunError
 from effort import THOROUGH

@@ -149,9 +149,9 @@ def test_estimates_of_a_real_model_meet_its_tokens() -> None:
         assert statement["requested"]["expected"] == counters.requested_tokens
         assert statement["fresh"]["expected"] == pytest.approx(counters.fresh_tokens, rel=0.1)
         # The model was opened just now, which measured it, and its answers are known from now on.
-        assert con.loaded is not None
+        assert con.model.loaded is not None
         later = LocalModel("smollm2-135m", device="cpu")
-        assert later.profile().fingerprint == con.loaded.fingerprint
+        assert later.profile().fingerprint == con.model.loaded.fingerprint
         with covey.connect(later, progress=False) as again:
             again.register("t", pa.table({"body": bodies}))
             again.register("p", pa.table({"title": ["returns", "hours", "late parcels"]}))

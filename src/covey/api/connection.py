@@ -16,25 +16,25 @@ import duckdb
 
 from covey.api.access import Access, leave_open, open_database, read_access
 from covey.api.access_check import AccessCheck
-from covey.api.builder import Builder, FromItem
+from covey.api.builder import Builder, TableRef
 from covey.api.calibration import Reliability, calibrate
 from covey.api.connection_lock import ConnectionLock
-from covey.api.forecast import read_price
-from covey.api.models import model_source
+from covey.api.estimates import read_price
+from covey.api.model_source import model_source
 from covey.api.parameters import Parameters
 from covey.api.pipes import Pipes
 from covey.api.query import Query
 from covey.api.sources import register
 from covey.api.sql_text import sql_name
 from covey.engine.base import Engine, ModelSource
+from covey.engine.lazy import LazyModel
 from covey.errors import InputError, QueryError
-from covey.estimate.profile import ModelProfile
 from covey.execution.budget import NO_BUDGET, Budget
 from covey.execution.progress import Progress, Shown, check_shown, progress_for
 from covey.execution.store.location import CacheOptions, cache_options
 from covey.execution.store.store import AnswerStore
 from covey.hardware import forks
-from covey.prompts.question import Calibration, Question, QuestionKind
+from covey.prompts.question import Calibration, Question
 from covey.sql.functions import Dialect, read_dialect
 from covey.sql.temporary import TemporaryObjects
 
@@ -125,8 +125,7 @@ class Connection:
         self.access_check = AccessCheck(self._duckdb, access)
         self.pipes = Pipes(folder.path, access)
         self._closed = False
-        self._model = model
-        self._engine: Engine | None = None
+        self.model = LazyModel(model)
         self._prefix = f"covey_{secrets.token_hex(4)}"
         self._prefixes = itertools.count()
         self._show_progress = check_shown(progress)
@@ -156,15 +155,6 @@ class Connection:
         """
         return TemporaryObjects(self.duckdb, f"{self._prefix}_{next(self._prefixes)}")
 
-    @property
-    def model_kinds(self) -> frozenset[QuestionKind]:
-        """The kinds of question that the model can answer."""
-        return self._model.kinds
-
-    @property
-    def model_name(self) -> str:
-        return self._model.name
-
     def register(self, name: str, data: Any) -> None:
         """Make data known as a table; see `covey.api.sources.register`."""
         with self.lock:
@@ -172,20 +162,12 @@ class Connection:
                 data = self.pipes.registered(data)
             register(self.duckdb, self.new_objects(), name, data)
 
-    def model_profile(self) -> ModelProfile:
-        """What is known of the model before it is loaded.
-
-        Raises:
-            ModelError: its files are damaged.
-        """
-        return self._model.profile()
-
     @property
     def hourly(self) -> float | None:
         """US dollars an hour: what the user gives, else the device's usual price."""
         if self.price is not None:
             return self.price
-        device = self.model_profile().device
+        device = self.model.source.profile().device
         return None if device is None else device.price
 
     def sql(
@@ -237,7 +219,7 @@ class Connection:
         )
         reserved = frozenset(word for (word,) in rows.fetchall())
         relation = ".".join(sql_name(part, reserved) for part in name)
-        builder = Builder(self, reserved, (FromItem(relation, name[-1]),))
+        builder = Builder(self, reserved, (TableRef(relation, name[-1]),))
         try:
             self.sql(f"FROM {relation}")
         except QueryError:
@@ -285,27 +267,8 @@ class Connection:
         return self.sql(text, params).run()
 
     def engine(self) -> Engine:
-        """The loaded model.
-
-        Raises:
-            ModelError: it cannot be loaded.
-        """
-        if self._engine is None:
-            self._engine = self._model.open()
-        return self._engine
-
-    def identity(self) -> tuple[str, str] | None:
-        """Name and fingerprint of the model, None where they are not known before it is loaded."""
-        if self._engine is not None:
-            name, fingerprint = self._engine.name, self._engine.fingerprint
-        else:
-            name, fingerprint = self._model.name, self._model.profile().fingerprint
-        return None if fingerprint is None else (name, fingerprint)
-
-    @property
-    def loaded(self) -> Engine | None:
-        """The model, if it is loaded."""
-        return self._engine
+        """The model, loaded now if it was not; see `LazyModel.engine`."""
+        return self.model.engine()
 
     def new_progress(self) -> Progress:
         return progress_for(sys.stderr, self._show_progress)
@@ -323,7 +286,7 @@ class Connection:
         if self.lock.foreign:
             return
         with self.lock.ending():
-            self._engine = None
+            self.model.loaded = None
             self._closed = True
             self._duckdb.close()
             self._delete_files()

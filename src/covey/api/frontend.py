@@ -149,9 +149,9 @@ class Frontend:
     def _check_model(self, calls: list[AICall], sql: str) -> None:
         """Refuse what the model cannot answer, before it is loaded."""
         for call in calls:
-            if call.question.kind not in self.connection.model_kinds:
+            if call.question.kind not in self.connection.model.source.kinds:
                 raise UnsupportedError(
-                    f"{call.name} does not run on {self.connection.model_name} yet",
+                    f"{call.name} does not run on {self.connection.model.source.name} yet",
                     sql=sql,
                     span=call.name_span,
                     hint="Use another model; `covey models` lists those that it knows.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from covey.api.forecast import Estimate
+from covey.api.estimates import Estimate
 from covey.api.frontend import Columns, Schema
 from covey.api.parameters import Parameters
 from covey.api.results import ARROW, PANDAS, POLARS, ROWS, Form, to_pandas, to_polars, to_rows

@@ -214,11 +214,11 @@ class Script:
         try:
             self._budget.refuse((expected or statement.explained()).forecast)
         except BudgetError:
-            known = connection.loaded is not None or connection.identity() is not None
+            known = connection.model.loaded is not None or connection.model.identity() is not None
             if known or connection.store is None:
                 raise
             # Which answers are its own, this model says only when it is loaded.
-            connection.engine()
+            connection.model.engine()
             self._budget.refuse(statement.explained().forecast)
 
     def _guard(self) -> BudgetGuard | None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from covey.api.estimates import explained
 from covey.api.explain import Explained
-from covey.api.forecast import explained
 from covey.api.frontend import Columns, Frontend, PreparedPlan, Schema, failures
 from covey.errors import InputError, QueryError, UnsupportedError
 from covey.execution.answers import QueryAnswers
@@ -144,19 +144,18 @@ class Statement:
         with (
             Interrupts(connection.duckdb.interrupt) as interrupts,
             Asker(
-                connection.engine,
+                connection.model,
                 state.documents,
                 state.answers,
                 report,
                 connection.new_progress(),
                 interrupts,
                 connection.store,
-                connection.identity,
                 state.guard,
             ) as asker,
         ):
             relations = Relations(connection.duckdb, prepared.objects)
-            chooser = OrderChooser(plan.calls, connection.model_profile)
+            chooser = OrderChooser(plan.calls, connection.model.source.profile)
             yield Runner(plan, relations, prepared.lookups, asker, state.documents, report, chooser)
 
 

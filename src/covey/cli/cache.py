@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from covey.cli.destination import destination
 from covey.cli.guard import in_good_order
-from covey.cli.output import destination
 from covey.cli.table import SHOWN_ROWS, render
 from covey.errors import InputError
 

@@ -9,8 +9,8 @@ import typer
 
 from covey.cli.agreement import figures
 from covey.cli.checkout import in_checkout
+from covey.cli.destination import Destination, Format
 from covey.cli.guard import connected
-from covey.cli.output import Destination, Format
 from covey.cli.table import render
 
 if TYPE_CHECKING:

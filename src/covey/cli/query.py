@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 from typer.core import TyperCommand
 
+from covey.cli.destination import Format, destination
 from covey.cli.guard import connected
-from covey.cli.output import Format, destination
 from covey.errors import InputError
 
 

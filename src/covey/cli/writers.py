@@ -19,7 +19,7 @@ from typing import BinaryIO
 import duckdb
 import pyarrow as pa
 
-from covey.cli.output import Format
+from covey.cli.destination import Format
 from covey.cli.table import SHOWN_ROWS, TableLayout, plain, render
 from covey.errors import RunError, first_line
 from covey.execution.arrow_types import distinct_names, restored

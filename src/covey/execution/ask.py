@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
 from covey.arrays import Float64, Int64
 from covey.engine.base import Answers as EngineAnswers
-from covey.engine.base import Engine, EngineSession
+from covey.engine.base import EngineSession
+from covey.engine.lazy import LazyModel
 from covey.errors import RunError
 from covey.execution.answers import QueryAnswers
 from covey.execution.asking import Ticket, Tickets
@@ -35,36 +35,34 @@ class Asker:
     """Asks on behalf of calls; loads the model when the first prompt is asked.
 
     Args:
-        load: gives the loaded model; called at most once.
+        model: is loaded when the first prompt is asked; stored answers are found without it where
+            its identity is known before.
         report: is brought up to date, one operator a call.
         progress: is told how far each call is.
         interrupts: say when to stop.
         store: answers of earlier runs; None asks everything.
-        known: the model's name and fingerprint, without loading it: None where its files
-            do not tell. Stored answers are then found without it.
         guard: stops a run that passes its budget.
     """
 
     def __init__(
         self,
-        load: Callable[[], Engine],
+        model: LazyModel,
         documents: DocumentStore,
         answers: QueryAnswers,
         report: Report,
         progress: Progress,
         interrupts: Interrupts,
         store: AnswerStore | None = None,
-        known: Callable[[], tuple[str, str] | None] = lambda: None,
         guard: BudgetGuard | None = None,
     ) -> None:
-        self._client = EngineClient(load, documents, report)
+        self._client = EngineClient(model, documents, report)
         self._documents = documents
         self._answers = answers
         self._report = report
         self._progress = CallProgress(progress)
         self._interrupts = interrupts
         self._store = store
-        self._known = known
+        self._model = model
         self._stored: StoredAnswers | None = None
         self._guard = guard or BudgetGuard(NO_BUDGET, None)
         self._tokens_seen = 0
@@ -196,10 +194,10 @@ class Asker:
         store, self._store = self._store, None
         if store is None:
             return
-        known = self._known()
+        known = self._model.identity()
         if known is None:
-            engine = self._client.engine
-            known = None if engine.fingerprint is None else (engine.name, engine.fingerprint)
+            _ = self._client.engine
+            known = self._model.identity()
         if known is not None:
             self._client.fingerprint = known[1]
             self._stored = StoredAnswers(store, *known, self._documents, self._report.notes)

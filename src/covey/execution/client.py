@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 from covey.arrays import Int64
 from covey.engine.base import Answers, Engine, EngineSession, OutOfMemory, PromptBatch, carry_on
+from covey.engine.lazy import LazyModel
 from covey.errors import RunError
 from covey.execution.asking import Ticket
 from covey.execution.report import Report
@@ -21,7 +22,7 @@ class EngineClient:
     what has no answer is submitted to a new session.
 
     Args:
-        load: gives the loaded model; called at most once.
+        model: is loaded when its engine is first asked for.
         report: is told of the model, its account, and of memory that ran out.
 
     Attributes:
@@ -30,10 +31,8 @@ class EngineClient:
         stack: closes the session.
     """
 
-    def __init__(
-        self, load: Callable[[], Engine], documents: DocumentStore, report: Report
-    ) -> None:
-        self._load = load
+    def __init__(self, model: LazyModel, documents: DocumentStore, report: Report) -> None:
+        self._model = model
         self._documents = documents
         self._report = report
         self._engine: Engine | None = None
@@ -53,7 +52,7 @@ class EngineClient:
         """
         if self._engine is None:
             started = time.perf_counter()
-            self._engine = self._load()
+            self._engine = self._model.engine()
             if self.fingerprint not in (None, self._engine.fingerprint):
                 raise RunError(
                     f"{self._engine.name} is not computed as it was when it was last loaded, so "

@@ -115,7 +115,7 @@ def explained(frontend: Frontend, expanded: RewrittenSql) -> Explained:
 def _profile(connection: Connection) -> ModelProfile:
     """What is known of the model; why that is little where its files are damaged."""
     try:
-        return connection.model_profile()
+        return connection.model.source.profile()
     except ModelError as error:
         return ModelProfile(ByteMeasure(LAYOUTS[DEFAULT_LAYOUT]), note=str(error))
 
@@ -124,12 +124,12 @@ def _stored(
     connection: Connection, profile: ModelProfile, documents: DocumentStore
 ) -> Stored | None:
     """Finds answers of earlier runs, where it is known which are this model's."""
-    engine, store = connection.loaded, connection.store
+    engine, store = connection.model.loaded, connection.store
     fingerprint = profile.fingerprint if engine is None else engine.fingerprint
     if store is None or fingerprint is None:
         return None
     notes: list[str] = []
-    return StoredAnswers(store, connection.model_name, fingerprint, documents, notes).find
+    return StoredAnswers(store, connection.model.source.name, fingerprint, documents, notes).find
 
 
 def _forecast(
