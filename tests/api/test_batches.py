@@ -32,7 +32,7 @@ def connection(monkeypatch):
     model = PlantedModel(lambda question, documents: model.answer(question, documents))
     model.answer = answer
     with covey.connect(model) as con:
-        con.model = model
+        con.planted = model
         con.register("t", pa.table({"id": range(ROWS), "s": ["x" * (i % 9) for i in range(ROWS)]}))
         yield con
 
@@ -94,7 +94,7 @@ def stream(monkeypatch):
         fingerprint="stream",
     )
     with covey.connect(model) as con:
-        con.model = model
+        con.planted = model
         texts = [None if i % 50 == 7 else f"text {i // 2}" for i in range(ROWS)]
         con.register("t", pa.table({"id": range(ROWS), "s": texts}))
         con.register("u", pa.table({"k": range(7), "s": [f"u {i}" for i in range(7)]}))
@@ -105,7 +105,7 @@ def stream(monkeypatch):
 def test_rows_that_come_early_are_the_rows_of_the_result(stream, query):
     pieces = list(stream.sql(query).batches(early=True))
     assert pieces, "one batch at least shows the columns"
-    whole = covey.connect(stream.model, cache=False)
+    whole = covey.connect(stream.planted, cache=False)
     whole.register("t", stream.duckdb.table("t").to_arrow_table())
     whole.register("u", stream.duckdb.table("u").to_arrow_table())
     expected = whole.run(query)
@@ -121,11 +121,11 @@ def test_after_the_first_batch_only_a_part_is_asked(stream, query):
     reading = stream.sql(query)
     rows = reading.batches(early=True)
     first = next(rows)
-    asked = len(stream.model.calls)
+    asked = len(stream.planted.calls)
     assert 0 < first.num_rows == reading.report.rows
     rest = sum(batch.num_rows for batch in rows)
     assert rest
-    total = len(stream.model.calls)
+    total = len(stream.planted.calls)
     assert asked < 0.7 * total
     assert reading.report.rows == first.num_rows + rest
     assert reading.report.counters.prompts == total
@@ -135,10 +135,10 @@ def test_after_the_first_batch_only_a_part_is_asked(stream, query):
 def test_where_a_row_may_depend_on_later_ones_all_is_asked_first(stream, query):
     rows = stream.sql(query).batches(early=True)
     next(rows)
-    asked = len(stream.model.calls)
+    asked = len(stream.planted.calls)
     assert asked
     list(rows)
-    assert len(stream.model.calls) == asked
+    assert len(stream.planted.calls) == asked
 
 
 def test_a_reader_that_stops_stops_the_model_and_keeps_the_answers(stream):
@@ -150,12 +150,12 @@ def test_a_reader_that_stops_stops_the_model_and_keeps_the_answers(stream):
     with pytest.raises(covey.InputError, match="open result"):
         next(stream.sql(STREAMED[0]).batches(early=True))
     rows.close()
-    asked = len(stream.model.calls)
+    asked = len(stream.planted.calls)
     assert query.report.rows == first.num_rows
     assert asked < ROWS / 4
     assert len(query.fetchall()) > first.num_rows
-    total = len(stream.model.calls)
-    assert len(set(stream.model.calls)) == total == 250, "nothing was asked twice"
+    total = len(stream.planted.calls)
+    assert len(set(stream.planted.calls)) == total == 250, "nothing was asked twice"
     assert stream.run(STREAMED[0]).report.operators[0].stored == total
     left = stream.run("SELECT table_name FROM duckdb_tables()").fetchall()
     assert not [name for (name,) in left if name.startswith("covey_source")]
@@ -171,7 +171,7 @@ def test_a_reader_that_forgets_its_rows_leaves_the_connection_in_order(stream):
 def test_a_mistake_comes_behind_the_rows_that_were_final_before(stream):
     stream.register("t", pa.table({"id": range(ROWS), "s": [f"text {i}" for i in range(ROWS)]}))
     answered = iter(range(ROWS))
-    stream.model._answer = lambda question, documents: 0.9 if next(answered) < 300 else None
+    stream.planted._answer = lambda question, documents: 0.9 if next(answered) < 300 else None
     for option, message in (("on_error => 'fail'", "failed"), ("max_error_ratio => 0.1", "ratio")):
         answered = iter(range(ROWS))
         found = []
@@ -188,14 +188,14 @@ def test_everything_is_asked_before_the_first_batch_and_nothing_after(connection
     query = connection.sql(PLANNED)
     rows = query.batches()
     first = next(rows)
-    asked = len(connection.model.calls)
+    asked = len(connection.planted.calls)
     assert asked
     assert query.report.operators[0].prompts == asked
     rest = sum(piece.num_rows for piece in rows)
     assert first.num_rows == ROWS_A_BATCH and rest
     assert query.report.rows == first.num_rows + rest
     assert len(query.fetchall()) == query.report.rows
-    assert len(connection.model.calls) == asked, "a run after it asks nothing again"
+    assert len(connection.planted.calls) == asked, "a run after it asks nothing again"
     assert sum(piece.num_rows for piece in query.batches()) == query.report.rows
 
 
@@ -287,7 +287,7 @@ def test_the_reader_s_own_time_is_not_the_run_s(stream, early, end):
 
 def test_mistakes_come_before_the_first_batch(connection):
     failing = connection.sql("SELECT AI.IF(PROMPT('? {0}', s), on_error => 'fail') FROM t")
-    connection.model.answer = lambda question, documents: None
+    connection.planted.answer = lambda question, documents: None
     with pytest.raises(covey.RunError, match="failed"):
         next(failing.batches())
     assert connection.run("SELECT 1").fetchall() == [(1,)]

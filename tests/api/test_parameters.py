@@ -35,7 +35,7 @@ def con() -> Iterator[covey.Connection]:
         fingerprint="parameters",
     )
     with covey.connect(model, progress=False) as connection:
-        connection.model = model
+        connection.planted = model
         connection.register("t", pa.table({"id": [1, 2, 3], "s": ["a", "b", "it's"]}))
         yield connection
 
@@ -54,7 +54,7 @@ def test_places_by_order_number_and_name(con: covey.Connection) -> None:
         (asked.format("$question", "$least"), {"least": 1, "question": "is {0} in a, it's?"}),
     ):
         assert con.run(text, params).fetchall() == [(3,)]
-    assert {question for question, _ in con.model.calls} == {"is {0} in a, it's?"}
+    assert {question for question, _ in con.planted.calls} == {"is {0} in a, it's?"}
     twice = con.run("SELECT $1 + $1, '?', $$?$$ -- ?\n", [-2])
     assert twice.fetchall() == [(-4, "?", "?")]
     assert con.run("SELECT 3 -?", [-1]).fetchall() == [(4,)]
