@@ -52,7 +52,7 @@ class Expr:
 
 
 @dataclass(frozen=True, slots=True)
-class FromItem:
+class TableRef:
     """One entry of a FROM clause, here `FROM main.t AS x(i, j) TABLESAMPLE 10%`.
 
     Attributes:
@@ -143,7 +143,7 @@ class QueryBlock:
     exists: bool = False
     cte: tuple[str, TextSpan] | None = None
     union: TextSpan | None = None
-    sources: tuple[FromItem, ...] | None = None
+    sources: tuple[TableRef, ...] | None = None
     joins: tuple[Join, ...] = ()
     reason: str = ""
     where: tuple[Expr, ...] = ()

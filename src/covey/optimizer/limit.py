@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from covey.logical.query_blocks import Expr, Kind, QueryBlock
 from covey.logical.text_span import TextSpan
 from covey.optimizer.block_rows import BlockRows
-from covey.optimizer.output import row_by_row
+from covey.optimizer.result_rows import row_by_row
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import Prune
 from covey.sql.edited_text import Replacement

@@ -18,7 +18,7 @@ from itertools import pairwise
 from sqlglot import TokenType
 
 from covey.logical.calls import AICall, OnError
-from covey.logical.query_blocks import Expr, FromItem, JoinKind, QueryBlock
+from covey.logical.query_blocks import Expr, JoinKind, QueryBlock, TableRef
 from covey.logical.text_span import TextSpan
 from covey.optimizer.predicate_pushdown import OuterPredicate
 from covey.optimizer.workspace import Workspace
@@ -84,7 +84,7 @@ def _kind(
 
 
 def _is_null_rejecting(
-    condition: _Condition, source: FromItem, block: QueryBlock, work: Workspace
+    condition: _Condition, source: TableRef, block: QueryBlock, work: Workspace
 ) -> bool:
     """Whether a condition is not TRUE of a row in which a source is NULL."""
     if isinstance(condition, OuterPredicate):
@@ -107,7 +107,7 @@ def _is_null_rejecting(
     return _is_not_true(work.edited.render(condition.span, nulls), relation, block, work)
 
 
-def _nulls(source: FromItem, block: QueryBlock, work: Workspace) -> str | None:
+def _nulls(source: TableRef, block: QueryBlock, work: Workspace) -> str | None:
     """A row of a source in which all is NULL, as FROM has it.
 
     Where a join merges columns, a column of that name in two sources is left out: without
@@ -115,7 +115,7 @@ def _nulls(source: FromItem, block: QueryBlock, work: Workspace) -> str | None:
     """
     prefix, merged = work.with_clause(block), set[str]()
 
-    def columns(each: FromItem) -> list[tuple[str, str]]:
+    def columns(each: TableRef) -> list[tuple[str, str]]:
         relation = work.relation(each)
         return work.binder.columns(f"{prefix}SELECT * FROM {relation}") or []
 

@@ -11,7 +11,7 @@ a subquery, which each piece would run anew, nor where a call is left to fixpoin
 from __future__ import annotations
 
 from covey.logical.query_blocks import QueryBlock
-from covey.optimizer.output import row_by_row
+from covey.optimizer.result_rows import row_by_row
 from covey.optimizer.workspace import Workspace
 from covey.plan.nodes import Pipeline, RangeQuery
 

@@ -11,7 +11,7 @@ from covey.logical.query_blocks import Expr, Kind
 from covey.optimizer.block_rows import BlockRows
 from covey.optimizer.demand import Demand, locate
 from covey.optimizer.limit import enough_rows, reject_unanswered
-from covey.optimizer.output import shown_once
+from covey.optimizer.result_rows import shown_once
 from covey.optimizer.workspace import LoadedSource
 from covey.plan.join_graph import Condition, JoinGraph, Relation, Target
 from covey.plan.nodes import Ask, Operator, Pipeline, Step

@@ -21,7 +21,7 @@ from sqlglot import TokenType
 from covey.logical.query_blocks import Expr, QueryBlock
 from covey.logical.text_span import TextSpan
 from covey.optimizer.constants import is_constant
-from covey.optimizer.output import made_of_rows
+from covey.optimizer.result_rows import made_of_rows
 from covey.optimizer.workspace import Workspace
 from covey.sql.text import quote_name
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from covey.errors import QueryError
 from covey.logical.calls import AICall
-from covey.logical.query_blocks import FromItem, QueryBlock
+from covey.logical.query_blocks import QueryBlock, TableRef
 from covey.logical.text_span import TextSpan
 from covey.plan.nodes import DocumentColumn, Load, Match, Prune, Step
 from covey.sql.bind import MISTAKES
@@ -33,7 +33,7 @@ class LoadedSource:
         nullable: whether a join fills its columns with NULL.
     """
 
-    source: FromItem
+    source: TableRef
     load: Load
     columns: Mapping[str, str] = field(hash=False)
     nullable: bool
@@ -166,7 +166,7 @@ class Workspace:
         loaded = (self._loaded.get(source.span) for source in block.sources or ())
         return [each.load.table for each in loaded if each is not None]
 
-    def names_other(self, span: TextSpan, alias: str, sources: tuple[FromItem, ...]) -> bool:
+    def names_other(self, span: TextSpan, alias: str, sources: tuple[TableRef, ...]) -> bool:
         """Whether a text names the alias of another source: a quick no, before binding."""
         others = {source.alias.lower() for source in sources} - {alias.lower()}
         return bool(others & self.tokens.qualifiers(span))
@@ -245,7 +245,7 @@ class Workspace:
         """The tables that stand in a text by the edits that show in it."""
         return frozenset(table for span, table in self.materialized.items() if span in applied)
 
-    def relation(self, source: FromItem) -> str:
+    def relation(self, source: TableRef) -> str:
         """An entry of FROM with the names that it and its columns go by, without its sample."""
         names = "" if source.names is None else self.edited.render(source.names)
         return f"{self.edited.render(source.span)} AS {quote_name(source.alias)}{names}"
@@ -295,7 +295,7 @@ class Workspace:
         return self._loaded[source.span]
 
     def _decided_by(
-        self, block: QueryBlock, source: FromItem, query: str, conditions: list[TextSpan]
+        self, block: QueryBlock, source: TableRef, query: str, conditions: list[TextSpan]
     ) -> list[TextSpan]:
         """The conditions that a source alone can decide; `query` gives its columns."""
         near = [s for s in conditions if not self.names_other(s, source.alias, block.sources or ())]
@@ -362,7 +362,7 @@ class Workspace:
             return None
         return self.tokens.span(self.tokens.index_at(span[0]) - 1, self.tokens.index_at(span[1]))
 
-    def _columns(self, block: QueryBlock, source: FromItem, relation: str) -> list[tuple[str, str]]:
+    def _columns(self, block: QueryBlock, source: TableRef, relation: str) -> list[tuple[str, str]]:
         """Names and types of the columns of a source that the statement may read."""
         columns = self.columns(block, f"SELECT * FROM {relation}")
         if columns is None:

@@ -14,7 +14,7 @@ from covey.logical.text_span import TextSpan
 from covey.prompts.question import Method, Question, QuestionKind, parse_template
 from covey.sql.bind import Binder, has_function
 from covey.sql.braces import Purpose, Words, refuse_columns_in_braces
-from covey.sql.call_parser import RawCall, check, check_templates, detect, find_calls
+from covey.sql.call_parser import Argument, RawCall, check, check_templates, detect, find_calls
 from covey.sql.classify import read_classification
 from covey.sql.conditions import refuse_as_condition
 from covey.sql.edited_text import EditedText
@@ -139,13 +139,7 @@ def _read_call(
 ) -> tuple[AICall, tuple[Words, ...]]:
     """A call, and its constant words."""
     given = Arguments(raw, tokens, binder, dialect)
-    argument = given.parameters.get(raw.function.parameters[0])
-    if argument is None:
-        raise tokens.error(
-            f"{raw.spelling} needs a text argument",
-            raw.span,
-            f"Write {example(raw.function, dialect, raw.spelling)}.",
-        )
+    argument = _text_argument(given, raw, tokens, dialect)
     prompt = read_prompt(tokens, argument.first, argument.last, binder)
     words = prompt.words
     arity = len(prompt.arguments)
@@ -198,6 +192,16 @@ def _read_call(
         options=replace(options, labelled=labelled),
     )
     return call, words
+
+
+def _text_argument(
+    given: Arguments, raw: RawCall, tokens: TokenList, dialect: Dialect | None
+) -> Argument:
+    argument = given.parameters.get(raw.function.parameters[0])
+    if argument is None:
+        hint = f"Write {example(raw.function, dialect, raw.spelling)}."
+        raise tokens.error(f"{raw.spelling} needs a text argument", raw.span, hint)
+    return argument
 
 
 def _task(template: str, description: str | None) -> str:

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from sqlglot import TokenType
 
 from covey.logical.calls import CallPlaces
-from covey.logical.query_blocks import Expr, FromItem, Join, JoinKind
+from covey.logical.query_blocks import Expr, Join, JoinKind, TableRef
 from covey.logical.text_span import TextSpan
 from covey.sql.boolean import conjuncts
 from covey.sql.text import JOIN_PREFIXES, QUERY_STARTS, TokenList
@@ -19,7 +19,7 @@ class NotPlanned(Exception):
 
 def read_from(
     tokens: TokenList, first: int, last: int, calls: CallPlaces
-) -> tuple[tuple[FromItem, ...], tuple[Join, ...]]:
+) -> tuple[tuple[TableRef, ...], tuple[Join, ...]]:
     """The sources and joins of what stands behind FROM.
 
     Raises:
@@ -37,7 +37,7 @@ class _FromReader:
         self.last = last
         self.calls = calls
 
-    def read(self) -> tuple[tuple[FromItem, ...], tuple[Join, ...]]:
+    def read(self) -> tuple[tuple[TableRef, ...], tuple[Join, ...]]:
         sources, joins = [self.source()], []
         while self.at < self.last:
             start = self.at
@@ -67,7 +67,7 @@ class _FromReader:
     def names(self) -> bool:
         return self.at < self.last and self.tokens[self.at].is_name
 
-    def source(self) -> FromItem:
+    def source(self) -> TableRef:
         start = self.at
         kind = self.kind()
         if kind is TokenType.L_PAREN:
@@ -88,7 +88,7 @@ class _FromReader:
         sample = self.sample()
         end = self.tokens[self.at - 1].end
         name = alias or name or "unnamed_subquery"
-        return FromItem(span, end, name, alias is not None, sample, names)
+        return TableRef(span, end, name, alias is not None, sample, names)
 
     def sample(self) -> TextSpan | None:
         """TABLESAMPLE and all that belongs to it."""
