@@ -42,7 +42,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """With failures of `make fuzz`, how to see them again."""
     if THOROUGH and terminalreporter.stats.get("failed"):
         terminalreporter.write_line(
-            f"COVEY_FUZZ_SEED={SEED} COVEY_FUZZ_EXAMPLES={EXAMPLES} COVEY_FUZZ_KILLS={KILLS}"
+            f"The same again: make fuzz COVEY_FUZZ_SEED={SEED} COVEY_FUZZ_EXAMPLES={EXAMPLES} "
+            f"COVEY_FUZZ_KILLS={KILLS}"
         )
 
 
