@@ -66,7 +66,6 @@ class JobPlanner:
     def jobs(
         self,
         ticket: int,
-        reads: float,
         asked: QuestionTokens,
         pairs: Pairs,
         failed: Int64,
@@ -103,13 +102,11 @@ class JobPlanner:
             slices = (totals - 1) // self._limits.job_tokens
             for number in np.unique(slices).tolist():
                 part = fitting.of_anchors(slices == number)
-                yield self._job(ticket, reads, asked, part, tree)
+                yield self._job(ticket, asked, part, tree)
         if not fits.all():
             yield from self._whole(ticket, asked, pairs.of_anchors(~fits), suffixes)
 
-    def _job(
-        self, ticket: int, reads: float, asked: QuestionTokens, pairs: Pairs, tree: Trie
-    ) -> Job:
+    def _job(self, ticket: int, asked: QuestionTokens, pairs: Pairs, tree: Trie) -> Job:
         exact = build_trie(prefix_tokens(asked, pairs.anchors, self._documents))
         placed = ends_last(exact)
         forest = _forest(placed, tree, pairs)
@@ -119,7 +116,18 @@ class JobPlanner:
         suffixes = flatten(tree, self._limits.node_tokens)
         if prefixes is not placed or suffixes is not tree:
             forest = _forest(prefixes, suffixes, pairs)
-        return self._made(ticket, reads, asked, pairs, forest, minimum)
+        host = forest.host_of(np.arange(len(pairs.anchors)))
+        return Job(
+            ticket,
+            forest,
+            minimum,
+            _rows(forest, pairs),
+            whole=False,
+            base=len(asked.preamble),
+            documents=pairs.anchors[np.argsort(host, kind="stable")],
+            document_offsets=offsets_of(np.bincount(host, minlength=len(forest.hosts))),
+            document_tokens=forest.documents.end_depth(forest.hosts) - len(asked.instruction),
+        )
 
     def _least(self, asked: QuestionTokens, prefixes: Trie, forest: Forest) -> Int64:
         """(hosts,) int64: what each host adds to the session's minimum."""
@@ -128,31 +136,6 @@ class JobPlanner:
             self._preamble_counted = True
             least[0] += len(asked.preamble)
         return least
-
-    def _made(
-        self,
-        ticket: int,
-        reads: float,
-        asked: QuestionTokens,
-        pairs: Pairs,
-        forest: Forest,
-        minimum: Int64,
-    ) -> Job:
-        host = forest.host_of(np.arange(len(pairs.anchors)))
-        order = np.argsort(host, kind="stable")
-        prefix = forest.documents.end_depth(forest.hosts)
-        return Job(
-            ticket=ticket,
-            forest=forest,
-            base=len(asked.preamble),
-            whole=False,
-            reads=reads,
-            documents=pairs.anchors[order],
-            document_offsets=offsets_of(np.bincount(host, minlength=len(forest.hosts))),
-            document_tokens=prefix - len(asked.instruction),
-            rows=_rows(forest, pairs),
-            minimum=minimum,
-        )
 
     def _alone(self, ticket: int, asked: QuestionTokens, pairs: Pairs) -> Job:
         """The one prompt of a question without documents."""
@@ -243,17 +226,5 @@ def _rows_of_blocks(forest: Forest, pairs: Pairs) -> Rows:
 
 def _whole_job(ticket: int, forest: Forest, rows: Int64, place: Int64, minimum: Int64) -> Job:
     """A job of one host; `place` is each row's suffix row."""
-    none = np.empty(0, dtype=np.int64)
     prompt = forest.prompt_of(np.zeros_like(rows), place)
-    return Job(
-        ticket=ticket,
-        forest=forest,
-        base=0,
-        whole=True,
-        reads=0.0,
-        documents=none,
-        document_offsets=np.zeros(2, dtype=np.int64),
-        document_tokens=none,
-        rows=rows_by_prompt(prompt, rows, forest.prompts),
-        minimum=minimum,
-    )
+    return Job(ticket, forest, minimum, rows_by_prompt(prompt, rows, forest.prompts))

@@ -54,14 +54,13 @@ class Job:
     Attributes:
         ticket: the batch they belong to.
         forest: shared prefixes without the preamble, and suffixes.
-        base: tokens above the forest's.
+        minimum: (hosts,) int64, tokens that each adds to the session's minimum.
+        rows: whose answers the prompts are.
         whole: runs in one batch of its own, reading and leaving nothing in the KV cache.
-        reads: see `PromptBatch.reads`.
+        base: tokens above the forest's.
         documents: (d,) int64 anchors in the order of their hosts.
         document_offsets: (hosts + 1,) int64 into `documents`.
         document_tokens: (hosts,) int64, tokens of the anchor, the instruction not counted.
-        rows: whose answers the prompts are.
-        minimum: (hosts,) int64, tokens that each adds to the session's minimum.
         done: (hosts,) bool, those whose prompts have all been packed.
         left: hosts that are not done.
         ready: hosts whose document was resident when it was last heard of.
@@ -71,14 +70,13 @@ class Job:
 
     ticket: int
     forest: Forest
-    base: int
-    whole: bool
-    reads: float
-    documents: Int64
-    document_offsets: Int64
-    document_tokens: Int64
-    rows: Rows
     minimum: Int64
+    rows: Rows
+    whole: bool = True
+    base: int = 0
+    documents: Int64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    document_offsets: Int64 = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
+    document_tokens: Int64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     done: Bool = field(init=False)
     left: int = field(init=False)
     ready: deque[int] = field(default_factory=deque)

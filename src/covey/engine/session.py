@@ -279,7 +279,7 @@ class LocalSession:
                 self._answer(queued, failed, scores, errors)
                 self._count_down(number, queued, len(failed) * queued.answers)
             nodes = None if queued.nodes is None else queued.nodes[_places(queued.pairs, pairs)]
-            yield from self._planner.jobs(number, queued.reads, queued.asked, pairs, failed, nodes)
+            yield from self._planner.jobs(number, queued.asked, pairs, failed, nodes)
 
     def _count_down(self, number: int, queued: QueuedBatch, answers: int) -> None:
         queued.left -= answers
