@@ -21,8 +21,7 @@ import random
 import resource
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -34,6 +33,7 @@ from covey.engine.local import LocalModel
 from covey.errors import CoveyError
 from covey.prompts.documents import DocumentStore
 from covey.prompts.question import Question, QuestionKind
+from suite.forced import WrappedSession
 
 _OPENINGS = (
     "Hello, I bought the {product} {days} days ago and",
@@ -75,23 +75,6 @@ FLOW = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """One run.
-
-    Attributes:
-        counters: what the session did.
-        load_seconds: from a cold start to a model in memory.
-        seconds: from the first submit to the last answer, tokenising included.
-        peak_bytes: largest resident size of the process.
-    """
-
-    counters: Counters
-    load_seconds: float
-    seconds: float
-    peak_bytes: int
-
-
 def tickets(count: int, seed: int = 20) -> list[str]:
     """Made-up support tickets, about 40 to 450 tokens long, skewed to the short side."""
     rng = random.Random(seed)
@@ -111,8 +94,8 @@ def _ticket(rng: random.Random, sentences: int) -> str:
     )
 
 
-def measure(model: str, prompts: int) -> Measurement:
-    """Load a model, warm it up on a few tickets, then time the rest."""
+def measure(model: str, prompts: int, threads: int) -> str:
+    """Load a model, warm it up on a few tickets, then time the rest, tokenising included."""
     started = time.perf_counter()
     engine = load(model)
     load_seconds = time.perf_counter() - started
@@ -123,7 +106,20 @@ def measure(model: str, prompts: int) -> Measurement:
     seconds = time.perf_counter() - started
     unit = 1 if sys.platform == "darwin" else 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return Measurement(counters, load_seconds, seconds, peak)
+    rows = [
+        ("model", model),
+        ("CPU threads", f"{threads} of {os.cpu_count()}"),
+        ("prompts", f"{counters.prompts:,}"),
+        ("requested tokens", f"{counters.requested_tokens:,}"),
+        ("fresh tokens", f"{counters.fresh_tokens:,}"),
+        ("batches, mean fill", f"{counters.batches}, {counters.fill:.0%}"),
+        ("load", f"{load_seconds:.1f} s"),
+        ("run", f"{seconds:.1f} s ({counters.host_seconds:.2f} s of it packing)"),
+        ("fresh tokens a second", f"{counters.fresh_tokens / seconds:,.0f}"),
+        ("prompts a second", f"{counters.prompts / seconds:,.1f}"),
+        ("peak memory", f"{peak / 2**30:.2f} GiB"),
+    ]
+    return "\n".join(f"{label:<24}{value}" for label, value in rows)
 
 
 def _ask(engine: Engine, texts: Sequence[str]) -> Counters:
@@ -133,43 +129,6 @@ def _ask(engine: Engine, texts: Sequence[str]) -> Counters:
         for _ in session.run():
             pass
         return session.counters
-
-
-def table(name: str, found: Measurement, threads: int) -> str:
-    """The measurement as text."""
-    counters = found.counters
-    rows = [
-        ("model", name),
-        ("CPU threads", f"{threads} of {os.cpu_count()}"),
-        ("prompts", f"{counters.prompts:,}"),
-        ("requested tokens", f"{counters.requested_tokens:,}"),
-        ("fresh tokens", f"{counters.fresh_tokens:,}"),
-        ("batches, mean fill", f"{counters.batches}, {counters.fill:.0%}"),
-        ("load", f"{found.load_seconds:.1f} s"),
-        ("run", f"{found.seconds:.1f} s ({counters.host_seconds:.2f} s of it packing)"),
-        ("fresh tokens a second", f"{counters.fresh_tokens / found.seconds:,.0f}"),
-        ("prompts a second", f"{counters.prompts / found.seconds:,.1f}"),
-        ("peak memory", f"{found.peak_bytes / 2**30:.2f} GiB"),
-    ]
-    return "\n".join(f"{label:<24}{value}" for label, value in rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """One query, and its prompts one by one.
-
-    Attributes:
-        counters: what the query's session did.
-        seconds: of the query, the model loaded.
-        alone_tokens, alone_seconds: of the prompts, each a forward pass of its own.
-        difference: largest difference of a margin between the two.
-    """
-
-    counters: Counters
-    seconds: float
-    alone_tokens: int
-    alone_seconds: float
-    difference: float
 
 
 class Recording:
@@ -185,27 +144,30 @@ class Recording:
         return self
 
     def session(self, documents: DocumentStore) -> EngineSession:
-        session, batches = self._engine.session(documents), []
-        submit, run = session.submit, session.run
-
-        def submit_and_note(batch: PromptBatch) -> int:
-            batches.append(batch)
-            return submit(batch)
-
-        def run_and_note() -> Iterator[Answers]:
-            for answers in run():
-                batch = batches[answers.ticket]
-                for row, score in zip(answers.rows, answers.scores[:, 0], strict=True):
-                    texts = documents.texts(batch.documents[row])
-                    self.asked.append((batch.question, texts, float(score)))
-                yield answers
-
-        session.submit, session.run = submit_and_note, run_and_note
-        return session
+        return RecordingSession(self._engine.session(documents), documents, self.asked)
 
 
-def flow(model: str, tickets: int, policies: int) -> Flow:
-    """Run the query, then its prompts one by one."""
+class RecordingSession(WrappedSession):
+    """Notes answers on their way out."""
+
+    def __init__(
+        self,
+        inner: EngineSession,
+        documents: DocumentStore,
+        asked: list[tuple[Question, list[str], float]],
+    ) -> None:
+        super().__init__(inner)
+        self._documents, self._asked = documents, asked
+
+    def seen(self, batch: PromptBatch, answers: Answers) -> Answers:
+        for row, score in zip(answers.rows, answers.scores[:, 0], strict=True):
+            texts = self._documents.texts(batch.documents[row])
+            self._asked.append((batch.question, texts, float(score)))
+        return answers
+
+
+def flow(model: str, tickets: int, policies: int) -> str:
+    """Run the query, then each of its prompts in a forward pass of its own."""
     engine = Recording(LocalModel(model))
     connection = covey.connect(engine, progress=False, cache=False)
     query = connection.sql(FLOW.format(examples=_EXAMPLES, tickets=tickets, policies=policies))
@@ -222,22 +184,17 @@ def flow(model: str, tickets: int, policies: int) -> Flow:
             (answers,) = session.run()
             tokens += session.counters.fresh_tokens
         difference = max(difference, abs(float(answers.scores[0, 0]) - score))
-    return Flow(counters, seconds, tokens, time.perf_counter() - started, difference)
-
-
-def flow_table(found: Flow) -> str:
-    """The comparison as text."""
-    counters = found.counters
-    tokens = found.alone_tokens / counters.fresh_tokens
+    alone = time.perf_counter() - started
+    ratio = f"{tokens / counters.fresh_tokens:.2f}x"
     rows = [
         ("prompts", f"{counters.prompts:,}", ""),
-        ("tokens one by one", f"{found.alone_tokens:,}", f"{found.alone_seconds:.1f} s"),
-        ("tokens as a query", f"{counters.fresh_tokens:,}", f"{found.seconds:.1f} s"),
-        ("ratio", f"{tokens:.2f}x", f"{found.alone_seconds / found.seconds:.2f}x"),
+        ("tokens one by one", f"{tokens:,}", f"{alone:.1f} s"),
+        ("tokens as a query", f"{counters.fresh_tokens:,}", f"{seconds:.1f} s"),
+        ("ratio", ratio, f"{alone / seconds:.2f}x"),
         ("minimum tokens", f"{counters.minimum_tokens:,}", f"{counters.evictions} evictions"),
         ("batches, mean fill", f"{counters.batches}, {counters.fill:.0%}", ""),
         ("packing", f"{counters.host_seconds:.2f} s", f"peak {counters.peak_slots:,} slots"),
-        ("largest difference", f"{found.difference:.1e}", "nats of a margin"),
+        ("largest difference", f"{difference:.1e}", "nats of a margin"),
     ]
     return "\n".join(f"{label:<24}{one:>12}{two:>18}" for label, one, two in rows)
 
@@ -255,10 +212,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(options.threads)
     try:
         if options.what == "flow":
-            print(flow_table(flow(options.model, options.tickets, options.policies)))
+            print(flow(options.model, options.tickets, options.policies))
         else:
-            found = measure(options.model, options.prompts)
-            print(table(options.model, found, options.threads))
+            print(measure(options.model, options.prompts, options.threads))
     except CoveyError as error:
         print(error, file=sys.stderr)
         return 1

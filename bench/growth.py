@@ -59,6 +59,25 @@ def nested(n: int) -> str:
     return f"FROM {text} AS t"
 
 
+def blocks(n: int) -> str:
+    """n common table expressions of 28 lines, a filter and a join in each, all read."""
+    parts = []
+    for k in range(n):
+        columns = "".join(f"\n    p.c{i} AS x{i}_{k}," for i in range(1, 22))
+        parts.append(
+            f"""b{k} AS (
+  SELECT t.id,{columns}
+    p.c22 AS y{k}
+  FROM t JOIN w p ON t.b = p.c3
+  WHERE t.id IS NOT NULL
+    AND {ask(k)}
+    AND AI_JOIN(PROMPT('pair {k} {{0}} {{1}}', t.b, p.c6))
+)"""
+        )
+    counts = ",\n  ".join(f"(SELECT count(*) FROM b{k})" for k in range(n))
+    return f"WITH {', '.join(parts)}\nSELECT\n  {counts}"
+
+
 SHAPES: dict[str, Callable[[int], str]] = {
     "and": lambda n: chain("AND", n),
     "and-equal": lambda n: chain("AND", n, lambda k: ask(0)),
@@ -74,6 +93,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
         "SELECT CASE " + " ".join(f"WHEN {ask(k)} THEN {k}" for k in range(n)) + " END AS c FROM t"
     ),
     "ctes": tables,
+    "blocks": blocks,
     "stacked": stacked,
     "nested": nested,
     "joins": joins,

@@ -20,16 +20,12 @@ from covey.engine.labels import Wanted
 from covey.engine.limits import Limits
 from covey.engine.session import LocalSession
 from covey.kernels.base import ForwardBatch
-from covey.models.spec import ModelSpec, WeightDtype
+from covey.models.registry import find_known
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import RAW_V1
 from covey.prompts.question import Question, QuestionKind
 
-SPEC = ModelSpec(
-    architecture="qwen3", layers=36, hidden=2560, heads=32, kv_heads=8, d_head=128, ffn=9728,
-    vocab=151_936, context=40_960, rope_theta=1e6, rope_scaling=None, norm_eps=1e-6,
-    qk_norm=True, tied_head=True, bos=None, weight_dtype=WeightDtype.FLOAT8,
-)  # fmt: skip
+SPEC = find_known("qwen3-4b-fp8").spec
 LIMITS = Limits(context=SPEC.context, max_batched_tokens=32_768, slots=500_000, in_flight=2)
 FILTER = Question(QuestionKind.JUDGE, "Is the customer asking for a refund? {0}", 1)
 JOIN = Question(QuestionKind.JUDGE, "Does {0} mention {1}?", 2)

@@ -54,7 +54,7 @@ class Results(dict[str, Any]):
         self.setdefault("times", {})[label] = seconds
         rate = f"{amount / seconds / 1e12:12.2f}" if amount else ""
         print(
-            f"  {label:<52}{seconds * 1e6:12.1f}{seconds / tokens * 36e6:13.3f}{rate}", flush=True
+            f"  {label:<66}{seconds * 1e6:12.1f}{seconds / tokens * 36e6:13.3f}{rate}", flush=True
         )
 
     def fail(self, text: str) -> None:

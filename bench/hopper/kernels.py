@@ -366,7 +366,8 @@ def run(options: argparse.Namespace, results: Results) -> None:
             check(cases, results)
     for part in parts if options.only != "errors" else ():
         for rows in map(int, options.rows.split(",")):
-            print(f"{part}, {rows:,} rows{'':<28}us/layer  us/token x 36   T/s")
+            label = f"{part}, {rows:,} rows"
+            print(f"{label:<68}    us/layer us/token x 36        T/s")
             if part == "elementwise":
                 clock(elementwise(rows), rows, results)
             elif part == "products":
