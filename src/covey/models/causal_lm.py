@@ -242,17 +242,15 @@ class _WeightReader:
 
     def _finite(self, name: str, tensor: Tensor) -> Tensor:
         """The tensor itself; ModelError where it holds a NaN or an infinity."""
-        if not _is_finite(tensor):
+        if tensor.dtype is _FP8:  # which has no infinities, and two NaNs
+            wrong = ((tensor.view(torch.uint8) & 0x7F) == 0x7F).any()
+        else:
+            # A NaN is the least and the greatest of what it is among; no copy is made.
+            low, high = torch.aminmax(tensor)
+            wrong = ~(torch.isfinite(low) & torch.isfinite(high))
+        if wrong:
             raise ModelError(
                 f"{self.checkpoint.path}: tensor {name} holds weights that are no finite numbers,"
                 " with which no answer can be computed. Fetch the model again."
             )
         return tensor
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    if tensor.dtype is _FP8:  # which has no infinities, and two NaNs
-        return not ((tensor.view(torch.uint8) & 0x7F) == 0x7F).any()
-    # A NaN is the least and the greatest of what it is among; no copy is made.
-    low, high = torch.aminmax(tensor)
-    return bool(torch.isfinite(low) & torch.isfinite(high))

@@ -12,6 +12,8 @@ from covey.errors import ModelError
 
 # No width, count or vocabulary of a model is larger.
 _MOST = 1 << 31
+_REPR = Repr()
+_REPR.maxstring = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +107,14 @@ class Fields:
     def unsupported(self, key: str) -> NoReturn:
         """Refuse a field that asks for something that is not done."""
         raise ModelError(
-            f"{self.path} sets {self.prefix}{key} = {_short(self.get(key))}, which Covey does not"
-            " compute. Choose another model, or remove the field if no answer depends on it."
+            f"{self.path} sets {self.prefix}{key} = {_REPR.repr(self.get(key))}, which Covey does"
+            " not compute. Choose another model, or remove the field if no answer depends on it."
         )
 
     def refuse(self, key: str, needed: str) -> NoReturn:
         """Refuse a field's value; `needed` is a part of the sentence."""
         raise ModelError(
-            f"{self.path} holds {self.prefix}{key} = {_short(self.get(key))}; {needed}."
+            f"{self.path} holds {self.prefix}{key} = {_REPR.repr(self.get(key))}; {needed}."
         )
 
     def _value(self, key: str, default: Any) -> Any:
@@ -125,11 +127,3 @@ class Fields:
                 " be run."
             )
         return value
-
-
-def _short(value: object) -> str:
-    return _REPR.repr(value)
-
-
-_REPR = Repr()
-_REPR.maxstring = 80

@@ -56,7 +56,8 @@ class WeightFile:
     def read(self, start: int, stop: int) -> UInt8:
         """The bytes from `start` to before `stop`, in a new array; ModelError if it ends before."""
         out = np.empty(stop - start, dtype=np.uint8)
-        self._digests[start, stop] = _joined(self._hashed(start, _blocks(out)))
+        blocks = [out[at : at + _BLOCK] for at in range(0, len(out), _BLOCK)]
+        self._digests[start, stop] = _joined(self._hashed(start, blocks))
         return out
 
     def digest(self, start: int, stop: int) -> bytes:
@@ -183,10 +184,6 @@ def _reported(path: Path, missing: str = _FETCH) -> Iterator[None]:
         raise ModelError(f"There is not enough memory to read {path}.") from None
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise ModelError(f"{path} cannot be read: {error}.") from error
-
-
-def _blocks(out: UInt8) -> list[UInt8]:
-    return [out[at : at + _BLOCK] for at in range(0, len(out), _BLOCK)]
 
 
 def _joined(digests: Iterable[bytes]) -> bytes:
