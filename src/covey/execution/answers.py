@@ -21,9 +21,6 @@ class AnswerTable:
 
     Failed prompts are kept too, as NaN and a reason: they were asked and are not asked
     again.
-
-    Args:
-        question: what was asked.
     """
 
     def __init__(self, question: Question) -> None:
@@ -37,11 +34,7 @@ class AnswerTable:
         return len(self._scores) // self.question.width
 
     def keys(self, documents: Int64) -> Int64:
-        """One int64 for each tuple of documents.
-
-        Args:
-            documents: (n, arity) document ids, each below 2**31.
-        """
+        """One int64 for each of (n, arity) tuples of documents, whose ids are below 2**31."""
         arity = documents.shape[1]
         if arity == 0:
             return np.zeros(len(documents), np.int64)
@@ -50,11 +43,8 @@ class AnswerTable:
         if arity == 2:
             return (documents[:, 0] << 32) | documents[:, 1]
         known = self._tuples
-        return np.fromiter(
-            (known.setdefault(tuple(row), len(known)) for row in documents.tolist()),
-            np.int64,
-            len(documents),
-        )
+        keys = (known.setdefault(tuple(row), len(known)) for row in documents.tolist())
+        return np.fromiter(keys, np.int64, len(documents))
 
     def add(
         self, documents: Int64, scores: Float64, errors: Mapping[int, str] = _NO_ERRORS
@@ -143,7 +133,7 @@ class _SortedPlaces:
         return np.where(self._keys[at] == keys, self._places[at], -1)
 
     def _merge(self) -> None:
-        """Sort what was added since the last look-up into the rest."""
+        """Sort what was added since the last `find` into the rest."""
         if not self._new:
             return
         keys = np.concatenate([self._keys, *(keys for keys, _ in self._new)])
@@ -184,7 +174,6 @@ class QueryAnswers:
 
     def of(self, question: Question) -> AnswerTable:
         """The answers to one question."""
-        table = self._tables.get(question)
-        if table is None:
-            table = self._tables[question] = AnswerTable(question)
-        return table
+        if question not in self._tables:
+            self._tables[question] = AnswerTable(question)
+        return self._tables[question]

@@ -127,7 +127,6 @@ class Asker:
             Stopped: Ctrl-C was pressed meanwhile.
         """
         self._open()
-        self._client.start()
         started = time.perf_counter()
         with self._interrupts.batch():
             received = self._client.receive()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 from covey.errors import BudgetError, InputError
-from covey.estimate.figures import Range, money, seconds, size
+from covey.estimate.figures import money, seconds, size
 from covey.estimate.forecast import Forecast
 
 
@@ -56,13 +56,12 @@ class Budget:
         Raises:
             BudgetError: even the low estimate is above a limit.
         """
-        estimates: list[tuple[str, float | None, Range | None]] = [
+        for name, limit, found in (
             ("max_calls", self.max_calls, forecast.calls),
             ("max_tokens", self.max_tokens, forecast.fresh),
             ("max_seconds", self.max_seconds, forecast.seconds),
             ("max_cost", self.max_cost, forecast.money),
-        ]
-        for name, limit, found in estimates:
+        ):
             if limit is not None and found is not None and found.low > limit:
                 raise BudgetError(
                     f"The query needs at least {_shown(name, found.low)}, and {name} allows "
@@ -152,17 +151,9 @@ class BudgetGuard:
 
 
 def _shown(name: str, value: float) -> str:
-    match name:
-        case "max_calls":
-            return _counted(value, "model call")
-        case "max_tokens":
-            return _counted(value, "token")
-        case "max_seconds":
-            return seconds(value)
-        case _:
-            return money(value)
-
-
-def _counted(number: float, what: str) -> str:
-    shown = size(number)
+    if name == "max_seconds":
+        return seconds(value)
+    if name == "max_cost":
+        return money(value)
+    what, shown = "model call" if name == "max_calls" else "token", size(value)
     return f"{shown} {what}" if shown == "1" else f"{shown} {what}s"

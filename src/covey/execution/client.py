@@ -109,18 +109,14 @@ class EngineClient:
         batch = PromptBatch(ticket.call.question, ticket.documents, ticket.reads)
         self._tickets[self.session.submit(batch)] = ticket
 
-    def start(self) -> None:
-        """Let the engine begin with what is queued, if it has not."""
-        if self._answers is None:
-            self._answers = self.session.run()
-
     def receive(self) -> tuple[Ticket, Answers] | None:
-        """The next answers of a started engine; None where nothing is queued any more.
+        """Let the engine work until it gives some answers; None where nothing is left to answer.
 
         Raises:
             RunError: the device is out of memory, and the engine cannot do with less.
         """
-        while self._answers is not None:
+        while True:
+            self._answers = self._answers or self.session.run()
             try:
                 answers = next(self._answers, None)
             except OutOfMemory as error:
@@ -135,7 +131,6 @@ class EngineClient:
                     del self._tickets[answers.ticket]
                 return ticket, answers
             self._go_on_with_less(reason)
-        return None
 
     def release(self, documents: Int64) -> None:
         """Tell the engine that documents, (n,) ids, will not be anchors again."""
@@ -143,7 +138,7 @@ class EngineClient:
             self._session.release(documents)
 
     def _go_on_with_less(self, reason: str) -> None:
-        """Submit what has no answer to a session that needs less memory, and begin with it."""
+        """Submit what has no answer to a session that needs less memory."""
         self.stack.close()
         self._session = self._answers = None
         self._shrink(reason)
@@ -152,7 +147,6 @@ class EngineClient:
         for ticket in left:
             ticket.drop_answered()
             self.submit(ticket)
-        self.start()
 
     def _shrink(self, reason: str) -> None:
         """Let the engine, which has no open session, use less memory, and note it.

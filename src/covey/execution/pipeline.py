@@ -1,7 +1,7 @@
-"""Rows on their way through the conditions of a block, a batch's worth at a time.
+"""Rows on their way through the operators of a pipeline, batch by batch.
 
 All rows that fit are given to the engine with their first question, so that it sees every
-shared opening. As its answers come in, the rows they decide go on: those a condition
+shared prefix. As its answers come in, the rows they decide go on: those a condition
 rejects are released, the others are asked the next question while their keys and values
 are resident.
 """

@@ -59,7 +59,12 @@ class _Line:
     def text(self, now: float) -> str:
         """The line as it reads at time `now`."""
         seconds = (now if self.finished is None else self.finished) - self.started
-        parts = [self.operator, self._rows()]
+        if self.total is None or self.done == self.total:
+            rows = f"{self.done:,} rows"
+        else:
+            share = self.done / self.total if self.total else 0.0
+            rows = f"{self.done:,} of {self.total:,} rows ({share:.0%})"
+        parts = [self.operator, rows]
         if seconds > 0 and self.tokens:
             parts.append(f"{self.tokens / seconds:,.0f} tokens/s")
         if self.finished is not None:
@@ -68,12 +73,6 @@ class _Line:
             left = seconds * (self.total - self.done) / self.done
             parts.append(f"{duration(left)} left")
         return "  ".join(parts)
-
-    def _rows(self) -> str:
-        if self.total is None or self.done == self.total:
-            return f"{self.done:,} rows"
-        share = self.done / self.total if self.total else 0.0
-        return f"{self.done:,} of {self.total:,} rows ({share:.0%})"
 
 
 class _LineProgress(Progress):
@@ -134,54 +133,37 @@ class _DrawnProgress(_LineProgress):
 
 
 class TerminalProgress(_DrawnProgress):
-    """Draws one line an operator on a terminal and leaves the last state standing.
-
-    Args:
-        stream: the terminal.
-        clock: seconds that only grow; a test gives its own.
-    """
+    """Draws one line an operator on a terminal and leaves the last state standing."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
         self._stream = stream
         self._live: Live | None = None
 
-    def finish(self, operator: str) -> None:
-        """See `Progress.finish`. The last open operator gives the terminal back."""
-        super().finish(operator)
-        if self._live is not None and all(x.finished is not None for x in self._lines.values()):
-            self._live.stop()
-            self._live = None
-            self._lines.clear()
-
-    def _open(self) -> Live:
+    def _draw(self, text: str) -> None:
         from rich.console import Console
         from rich.live import Live
-
-        # No refresh thread and no redirection: the caller's own streams stay the caller's.
-        live = Live(
-            console=Console(file=self._stream, highlight=False),
-            auto_refresh=False,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        live.start()
-        return live
-
-    def _draw(self, text: str) -> None:
         from rich.text import Text
 
         if self._live is None:
-            self._live = self._open()
+            console = Console(file=self._stream, highlight=False)
+            # No refresh thread and no redirection: the caller's own streams stay the caller's.
+            self._live = Live(
+                console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+            )
+            self._live.start()
         self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+        # The last open operator gives the terminal back.
+        if all(line.finished is not None for line in self._lines.values()):
+            self._live.stop()
+            self._live = None
+            self._lines.clear()
 
 
 class NotebookProgress(_DrawnProgress):
     """Shows the lines below a notebook's cell, each time in the place of the last.
 
-    Args:
-        show: displays a text and returns a handle whose `update` replaces it.
-        clock: seconds that only grow; a test gives its own.
+    `show` displays a text and returns a handle whose `update` replaces it.
     """
 
     def __init__(
@@ -199,12 +181,7 @@ class NotebookProgress(_DrawnProgress):
 
 
 class PlainProgress(_LineProgress):
-    """Writes a line now and then, for logs.
-
-    Args:
-        stream: the log.
-        clock: seconds that only grow; a test gives its own.
-    """
+    """Writes a line now and then, for logs."""
 
     pause = 10.0
 

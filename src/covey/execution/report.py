@@ -86,16 +86,11 @@ class Report:
 
         It holds the first `MAX_ERRORS_KEPT`; the operators' `failed` counts all.
         """
-        return pa.table(
-            {
-                "call": pa.array([e.call for e in self.errors], pa.string()),
-                "documents": pa.array(
-                    [[_printable(text) for text in e.documents] for e in self.errors],
-                    pa.list_(pa.string()),
-                ),
-                "reason": pa.array([e.reason for e in self.errors], pa.string()),
-            }
-        )
+        text = pa.string()
+        kinds = {"call": text, "documents": pa.list_(text), "reason": text}
+        documents = [[_printable(each) for each in e.documents] for e in self.errors]
+        columns = ([e.call for e in self.errors], documents, [e.reason for e in self.errors])
+        return pa.table(list(columns), schema=pa.schema(kinds))
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain Python values."""
@@ -109,13 +104,10 @@ class Report:
         if self.model is not None:
             loading = f", loaded in {self.load_seconds:.1f} s" if self.load_seconds else ""
             lines.append(f"model {self.model}{loading}")
-        for operator in self.operators:
-            lines.append(_operator_line(operator))
+        lines += map(_operator_line, self.operators)
         if self.counters.prompts:
             lines += _counter_lines(self.counters)
-        lines += _failure_lines(self.errors)
-        lines += self.notes
-        return "\n".join(lines)
+        return "\n".join([*lines, *_failure_lines(self.errors), *self.notes])
 
 
 def _failure_lines(errors: Sequence[RowError]) -> list[str]:

@@ -106,7 +106,7 @@ class StepRunner:
         """Say that some calls are asked from here on, for the rows that turn out to need it."""
         for ask in asks:
             nothing = tuple(RowDocuments(key, np.empty(0, np.int64)) for key in ask.keys)
-            self._udfs.begin(ask.lookup, nothing)
+            self._udfs.begin(ask.udf, nothing)
 
     def columns(self, query: str) -> list[Int64]:
         """The row ids that a query gives, one array for each of its columns."""
@@ -125,7 +125,7 @@ class StepRunner:
             place = RowDocuments(key, self._read_documents(column, rows[key]))
             documents[:, i] = place.of_rows(rows[key])
             places.append(place)
-        self._udfs.set_rows(step.lookup, tuple(places))
+        self._udfs.set_rows(step.udf, tuple(places))
         documents = documents[(documents != NULL_ID).all(axis=1)]
         if not len(documents):
             return frozenset()
@@ -143,7 +143,6 @@ class StepRunner:
         """Ask a call for the rows of its demand.
 
         Args:
-            step: the call.
             reads: see `PromptBatch.reads`.
             piece: rows of the first ticket, each later one being twice as large; None
                 takes all rows at once.
@@ -155,10 +154,10 @@ class StepRunner:
         rows = self.columns(step.demand)
         if step.stop is None or not len(rows[0]):
             count, start = len(rows[0]), 0
-            size = count if piece is None else max(piece, 1)
+            size = max(count if piece is None else piece, 1)
             while start < count or not start:
                 yield self.ask_about(step, [r[start : start + size] for r in rows], reads)
-                start += max(size, 1)
+                start += size
                 size *= 2
             return
         # The partners of a row are asked in rounds that double, so that at most twice as

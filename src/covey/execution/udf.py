@@ -82,13 +82,13 @@ class AnswerUDFs:
         """Say that the plan runs: from here on a planned call has been asked, or is an error."""
         self._running = True
 
-    def begin(self, lookup: int, nothing: tuple[RowDocuments, ...]) -> None:
+    def begin(self, call: int, nothing: tuple[RowDocuments, ...]) -> None:
         """Say that a planned call is asked, for the rows that turn out to need it."""
-        self._rows.setdefault(lookup, nothing)
+        self._rows.setdefault(call, nothing)
 
-    def set_rows(self, lookup: int, documents: tuple[RowDocuments, ...]) -> None:
+    def set_rows(self, call: int, documents: tuple[RowDocuments, ...]) -> None:
         """Give the UDF of a planned call the documents of its arguments."""
-        self._rows[lookup] = documents
+        self._rows[call] = documents
 
     @property
     def lacks_answers(self) -> bool:

@@ -73,7 +73,7 @@ class Ask:
 
     Attributes:
         call: index of the call.
-        lookup: index of the call whose UDF over row ids stands in its place; calls
+        udf: index of the call whose UDF over row ids stands in its place; calls
             written alike share one.
         documents: where each argument's documents come from.
         keys: for each argument, the column of `demand` that holds its row id.
@@ -85,7 +85,7 @@ class Ask:
     """
 
     call: int
-    lookup: int
+    udf: int
     documents: tuple[DocumentColumn, ...]
     keys: tuple[int, ...]
     demand: str

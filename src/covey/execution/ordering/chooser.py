@@ -78,9 +78,7 @@ class OrderChoice:
     themselves, since outputs stand behind them and have no order.
 
     Args:
-        pipeline, facts: the pipeline, and what is known of its sources.
         calls: of the statement.
-        profile: of the model.
         first: the order to begin with where it is known already.
 
     Attributes:
@@ -109,13 +107,10 @@ class OrderChoice:
         self.decisions: list[Decision] = []
         self.first = first or self._best(self._orders())
         self._order = self.first
-        known = "unknown" not in self._estimates.sources
-        reason = "cheapest where no selectivity is known and each is as likely as any other"
-        self._decide(
-            "order",
-            "cheapest by the selectivities that the query gives" if known else reason,
-            seconds=self._seconds(self._orders().cost(self._order)),
-        )
+        reason = "cheapest by the selectivities that the query gives"
+        if "unknown" in self._estimates.sources:
+            reason = "cheapest where no selectivity is known and each is as likely as any other"
+        self._decide("order", reason, self._seconds(self._orders().cost(self._order)))
 
     def order(self) -> tuple[int, ...]:
         """The conditions in the order that is best by what is known."""

@@ -61,15 +61,12 @@ def pipeline_facts(pipeline: Pipeline, runner: StepRunner) -> PipelineFacts:
     columns = dict.fromkeys(column for ask in pipeline.asks for column in ask.documents)
     texts = {column: _texts(column, runner) for column in columns}
     joined = {c.sources for c in pipeline.graph.conditions if len(c.sources) > 1}
-    return PipelineFacts(
-        rows,
-        texts,
-        {
-            sources: _join_selectivity(pipeline, runner, rows, tuple(sorted(sources)))
-            for sources in joined
-            if all(rows[i] for i in sources)
-        },
-    )
+    join_selectivity = {
+        sources: _join_selectivity(pipeline, runner, rows, tuple(sorted(sources)))
+        for sources in joined
+        if all(rows[i] for i in sources)
+    }
+    return PipelineFacts(rows, texts, join_selectivity)
 
 
 def _join_selectivity(
@@ -136,13 +133,7 @@ def condition_costs(
     calls: Sequence[AICall],
     measure: Measure,
 ) -> list[ConditionCost]:
-    """The costs of the conditions of a pipeline.
-
-    Args:
-        facts: of the pipeline.
-        calls: of the statement.
-        measure: counts tokens.
-    """
+    """The costs of the conditions of a pipeline; `calls` are the statement's."""
     tables = [relation.table for relation in pipeline.graph.relations]
     # Numbers for what is compared often: prompts and anchors.
     numbers: dict[object, int] = {}

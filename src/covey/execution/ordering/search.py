@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from covey.estimate.cost import Lengths, Work, frontier, prefixes, suffixes
 from covey.execution.ordering.facts import AskCost, ConditionCost
@@ -31,6 +30,10 @@ MAX_KEPT = 4
 # are built upon that all sizes together stay within bounds: 8 for ten conditions.
 WINDOW = 6
 ALL_SETS = 80
+
+
+# An order of some conditions, and its work.
+Path = tuple[tuple[int, ...], Work]
 
 
 class Orders:
@@ -67,10 +70,10 @@ class Orders:
         self._steps: dict[tuple[int, frozenset[int]], Work] = {}
         self._anchors = [frozenset(ask.anchor for ask in each.asks) for each in conditions]
         self._joins = frozenset(i for i, s in enumerate(conditions) if len(s.sources) > 1)
-        self._alone: dict[int, frozenset[int]] = {}
-        for source in range(len(self._rows)):
-            own = (i for i, condition in enumerate(conditions) if condition.sources == {source})
-            self._alone[source] = frozenset(own)
+        self._alone = [
+            frozenset(i for i, condition in enumerate(conditions) if condition.sources == {source})
+            for source in range(len(self._rows))
+        ]
         self._asking: defaultdict[object, list[tuple[int, AskCost]]] = defaultdict(list)
         for i, condition in enumerate(conditions):
             for ask in condition.asks:
@@ -107,21 +110,21 @@ class Orders:
             left = sorted(left, key=self._rank)
         window = len(left) if exact else WINDOW
         most = None if exact else max(ALL_SETS // len(left), 1)
-        level: dict[frozenset[int], list[_Path]] = {frozenset(): [_Path((), Work())]}
+        level: dict[frozenset[int], list[Path]] = {frozenset(): [((), Work())]}
         for size in range(len(left)):
             near = left[: size + window]
-            grown: dict[frozenset[int], list[_Path]] = {}
+            grown: dict[frozenset[int], list[Path]] = {}
             for done, paths in level.items():
                 for condition in near:
                     if condition in done:
                         continue
                     step = self._step(condition, done)
                     grown.setdefault(done | {condition}, []).extend(
-                        _Path((*path.order, condition), path.work + step) for path in paths
+                        ((*order, condition), work + step) for order, work in paths
                     )
             level = self._pruned(grown, near, most)
         (paths,) = level.values()
-        found = min(paths, key=lambda path: self._seconds(path.work)).order
+        found, _ = min(paths, key=lambda path: self._seconds(path[1]))
         if exact:
             return found
         # A search that leaves out most sets may miss what rank alone finds.
@@ -135,14 +138,14 @@ class Orders:
         return self._seconds(work) / max(1.0 - self._selectivities[condition], 1e-9)
 
     def _pruned(
-        self, grown: dict[frozenset[int], list[_Path]], near: Sequence[int], most: int | None
-    ) -> dict[frozenset[int], list[_Path]]:
+        self, grown: dict[frozenset[int], list[Path]], near: Sequence[int], most: int | None
+    ) -> dict[frozenset[int], list[Path]]:
         """The frontier of each set, and of the sets the most promising."""
-        kept: dict[frozenset[int], list[_Path]] = {}
+        kept: dict[frozenset[int], list[Path]] = {}
         for done, paths in grown.items():
             if len(paths) > 1:
-                paths.sort(key=lambda path: self._seconds(path.work))
-                paths = frontier(paths[: 2 * MAX_KEPT], lambda path: path.work)[:MAX_KEPT]
+                paths.sort(key=lambda path: self._seconds(path[1]))
+                paths = frontier(paths[: 2 * MAX_KEPT], lambda path: path[1])[:MAX_KEPT]
             kept[done] = paths
         if most is None or len(kept) <= most:
             return kept
@@ -150,7 +153,7 @@ class Orders:
         def promise(done: frozenset[int]) -> float:
             # What the rest would cost if all of it were asked now.
             rest = [self._seconds(self._step(s, done)) for s in near if s not in done]
-            return self._seconds(kept[done][0].work) + sum(rest)
+            return self._seconds(kept[done][0][1]) + sum(rest)
 
         return {done: kept[done] for done in sorted(kept, key=promise)[:most]}
 
@@ -255,15 +258,6 @@ class Orders:
 
     def _passing(self, source: int, done: frozenset[int]) -> float:
         own = done & self._alone[source]
-        known = self._shares.get(own)
-        if known is None:
-            known = self._shares[own] = self._share(own)
-        return known
-
-
-@dataclass(frozen=True, slots=True)
-class _Path:
-    """An order of some conditions, and its work."""
-
-    order: tuple[int, ...]
-    work: Work
+        if own not in self._shares:
+            self._shares[own] = self._share(own)
+        return self._shares[own]
