@@ -31,7 +31,7 @@ class PipelinePlanner:
 
     def __init__(self, rows: BlockRows) -> None:
         self._rows = rows
-        self._first = self._staged = len(rows.work.steps)
+        self._first = self._taken = len(rows.work.steps)
         self._operators: list[Operator] = []
         self._sources = list(rows.loaded)
         self._needed = enough_rows(rows)
@@ -163,7 +163,7 @@ class PipelinePlanner:
     def _take(self) -> tuple[Ask, ...]:
         """The asks since the last operator."""
         steps = self._rows.work.steps
-        first, self._staged = self._staged, len(steps)
+        first, self._taken = self._taken, len(steps)
         return tuple(step for step in steps[first:] if isinstance(step, Ask))
 
     def _condition(self, text: str, among: Sequence[int] | None = None) -> Condition:

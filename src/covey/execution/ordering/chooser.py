@@ -131,7 +131,7 @@ class OrderChoice:
         wasted = max(row - self._sample_seconds([i for i in self._order if i in asked][:1]), 1e-12)
         count = int(min(MAX_SAMPLE, SAMPLE_SHARE * seconds / row, WASTED_SHARE * seconds / wasted))
         if count >= MIN_SAMPLE:  # what is lost takes long to find
-            count = int(min(count, self._lost_in_ignorance() / wasted))
+            count = int(min(count, self._value_of_information() / wasted))
         return {self._places[i]: count for i in asked} if count >= MIN_SAMPLE else {}
 
     def trial(self, rows: int) -> int:
@@ -203,8 +203,11 @@ class OrderChoice:
         self._decide(kind, reason, new * left, before, old * left, rows)
         return True
 
-    def _lost_in_ignorance(self) -> float:
-        """Seconds that the present order loses to the best, on average over drawn selectivities."""
+    def _value_of_information(self) -> float:
+        """Seconds that knowing all selectivities would save: the expected regret of the order.
+
+        That is the expected value of perfect information, over selectivities that are drawn.
+        """
         if len(self._costs) > _DRAWN_CONDITIONS:
             return 0.0
         # Each condition more doubles the time that an order takes to find.
@@ -213,7 +216,7 @@ class OrderChoice:
         return sum(self._loss(drawn)[0] for drawn in draws) / count
 
     def _loss(self, selectivities: Sequence[float]) -> tuple[float, float]:
-        """What the present order loses to the best one: seconds, and their share."""
+        """The regret of the order at given selectivities: seconds, and their share."""
         orders = self._orders(selectivities)
         here = self._seconds(orders.cost(self._order))
         lost = here - self._seconds(orders.cost(self._best(orders)))

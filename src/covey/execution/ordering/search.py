@@ -33,7 +33,7 @@ ALL_SETS = 80
 
 
 # An order of some conditions, and its work.
-Path = tuple[tuple[int, ...], Work]
+_Path = tuple[tuple[int, ...], Work]
 
 
 class Orders:
@@ -110,10 +110,10 @@ class Orders:
             left = sorted(left, key=self._rank)
         window = len(left) if exact else WINDOW
         most = None if exact else max(ALL_SETS // len(left), 1)
-        level: dict[frozenset[int], list[Path]] = {frozenset(): [((), Work())]}
+        level: dict[frozenset[int], list[_Path]] = {frozenset(): [((), Work())]}
         for size in range(len(left)):
             near = left[: size + window]
-            grown: dict[frozenset[int], list[Path]] = {}
+            grown: dict[frozenset[int], list[_Path]] = {}
             for done, paths in level.items():
                 for condition in near:
                     if condition in done:
@@ -138,10 +138,10 @@ class Orders:
         return self._seconds(work) / max(1.0 - self._selectivities[condition], 1e-9)
 
     def _pruned(
-        self, grown: dict[frozenset[int], list[Path]], near: Sequence[int], most: int | None
-    ) -> dict[frozenset[int], list[Path]]:
+        self, grown: dict[frozenset[int], list[_Path]], near: Sequence[int], most: int | None
+    ) -> dict[frozenset[int], list[_Path]]:
         """The frontier of each set, and of the sets the most promising."""
-        kept: dict[frozenset[int], list[Path]] = {}
+        kept: dict[frozenset[int], list[_Path]] = {}
         for done, paths in grown.items():
             if len(paths) > 1:
                 paths.sort(key=lambda path: self._seconds(path[1]))
