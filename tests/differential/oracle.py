@@ -42,6 +42,11 @@ def rendered(template: str, documents: Sequence[str]) -> str:
     return PLACEHOLDER.sub(fill, template)
 
 
+def _unescaped(template: str) -> str:
+    """The template with single braces: what reads alike is one question, however it is written."""
+    return PLACEHOLDER.sub(lambda match: match[0] if match[1] else match[0][0], template)
+
+
 def _hash(*parts: str) -> int:
     digest = hashlib.blake2b("\x1f".join(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big")
@@ -60,7 +65,7 @@ def planted_label(template: str, labels: tuple[str, ...], documents: tuple[str, 
 
     The documents stand apart from the task text: a classification may have no text.
     """
-    value = _hash("classify", template, *labels, "", *documents)
+    value = _hash("classify", _unescaped(template), *labels, "", *documents)
     return None if value >> 32 & 15 == 0 else value % len(labels)
 
 
@@ -78,7 +83,7 @@ def judgement(template: str, documents: tuple[str, ...]) -> Asked:
 
 def classification(template: str, labels: tuple[str, ...], documents: tuple[str, ...]) -> Asked:
     """The prompt of an AI.CLASSIFY."""
-    return Asked((template, *labels, "", *documents))
+    return Asked((_unescaped(template), *labels, "", *documents))
 
 
 @dataclass(slots=True)
