@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -14,7 +15,10 @@ import covey
 from covey.execution.answers import QueryAnswers
 from covey.execution.udf import AnswerUDFs, RowDocuments
 from covey.prompts.documents import DocumentStore
+from covey.sql.bind import has_function
+from covey.sql.call_parser import find_calls
 from covey.sql.extract import extract_calls
+from covey.sql.text import read_tokens
 from covey.testing import PlantedModel
 
 SCORES = "SELECT a, round(AI.SCORE(PROMPT('q {0}', a)), 6) FROM t ORDER BY a ASC"
@@ -132,7 +136,8 @@ def test_a_planned_call_that_nothing_asked_gives_no_answer(con: covey.Connection
     documents, objects = DocumentStore(), con.new_objects()
     lookups = AnswerUDFs(objects, QueryAnswers(), documents)
     sql = "SELECT AI.IF(PROMPT('q {0}', a)) FROM t"
-    calls = extract_calls(sql, con.duckdb, prefix=objects.prefix).calls
+    found = find_calls(read_tokens(sql), partial(has_function, con.duckdb))
+    calls = extract_calls(sql, found, con.duckdb, prefix=objects.prefix).calls
     lookups.register(calls)
     query = f"SELECT {calls[0].row_udf}(x) FROM range(2) AS r(x)"
     assert con.duckdb.execute(query).fetchall() == [(None,), (None,)], "it is only planned"

@@ -155,7 +155,8 @@ def _calibrate(
     found = measure(question, truths[known].astype(np.bool_), margins[known], int((~known).sum()))
     frontend = Frontend(connection, connection.dialect)
     statement = RewrittenSql([Fragment(text, SourceText(text), 0)])
-    with frontend.prepare(statement, QueryAnswers(), DocumentStore()) as prepared:
+    calls = frontend.find_calls(statement)
+    with frontend.prepare(statement, calls, QueryAnswers(), DocumentStore()) as prepared:
         connection.calibrations[prepared.plan.calls[0].question] = found.calibration
     return found
 

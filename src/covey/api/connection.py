@@ -9,7 +9,6 @@ import sys
 import weakref
 from collections.abc import Sequence
 from os import PathLike
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import duckdb
@@ -307,10 +306,5 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

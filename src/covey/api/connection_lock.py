@@ -7,7 +7,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from covey.errors import InputError
@@ -103,12 +102,7 @@ class ConnectionLock:
         if self.foreign:
             raise InputError(_INHERITED)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._leave()
         unmask(error)
 

@@ -28,6 +28,7 @@ from covey.execution.steps import StepRunner
 from covey.execution.store.stored_answers import StoredAnswers
 from covey.prompts.documents import DocumentStore
 from covey.prompts.layout import DEFAULT_LAYOUT, LAYOUTS
+from covey.sql.call_parser import RawCall
 from covey.sql.rewritten import RewrittenSql
 
 if TYPE_CHECKING:
@@ -96,14 +97,14 @@ class Estimate:
         )
 
 
-def explained(frontend: Frontend, expanded: RewrittenSql) -> Explained:
+def explained(frontend: Frontend, expanded: RewrittenSql, calls: tuple[RawCall, ...]) -> Explained:
     """Plan a statement and say what it is expected to take; nothing is asked.
 
     Raises:
         QueryError: it is wrong; at the place in the user's text.
     """
     answers, documents = QueryAnswers(), DocumentStore()
-    with frontend.prepare(expanded, answers, documents) as planned:
+    with frontend.prepare(expanded, calls, answers, documents) as planned:
         plan = planned.plan
         if not plan.calls:
             return Explained(plan)

@@ -19,7 +19,7 @@ from covey.optimizer.planner import make_plan
 from covey.plan.nodes import PhysicalPlan
 from covey.prompts.documents import DocumentStore
 from covey.sql.bind import has_function, read_error
-from covey.sql.call_parser import find_calls
+from covey.sql.call_parser import RawCall, find_calls
 from covey.sql.extract import ExtractedCalls, extract_calls
 from covey.sql.functions import Dialect
 from covey.sql.hints import with_written_names
@@ -100,21 +100,30 @@ class Frontend:
             self.connection.access_check.check_names(read_tokens(body.text))
         return body
 
-    def holds_calls(self, expanded: RewrittenSql) -> bool:
-        """Whether there is an AI call in a statement.
+    def find_calls(self, expanded: RewrittenSql) -> tuple[RawCall, ...]:
+        """The AI calls of a statement, for `prepare`.
 
         Raises:
             QueryError: there is one that nobody knows.
         """
         with self._located(expanded):
             known = partial(has_function, self.connection.duckdb)
-            return bool(find_calls(read_tokens(expanded.text), known, self.dialect))
+            return find_calls(read_tokens(expanded.text), known, self.dialect)
 
     @contextmanager
     def prepare(
-        self, expanded: RewrittenSql, answers: QueryAnswers, documents: DocumentStore
+        self,
+        expanded: RewrittenSql,
+        found: tuple[RawCall, ...],
+        answers: QueryAnswers,
+        documents: DocumentStore,
     ) -> Iterator[PreparedPlan]:
-        """The plan, with its tables and look-ups in place until the block is left.
+        """The plan, with its tables and UDFs in place until the block is left.
+
+        Args:
+            expanded: the statement, with the views that it reads in front.
+            found: its calls.
+            answers, documents: what the UDFs read.
 
         Raises:
             QueryError: the statement is wrong; at the place in the user's text.
@@ -125,7 +134,7 @@ class Frontend:
         try:
             with self._located(expanded):
                 extracted = extract_calls(
-                    expanded.text, connection.duckdb, self.dialect, objects.prefix
+                    expanded.text, found, connection.duckdb, self.dialect, objects.prefix
                 )
                 self._check_model(extracted.calls, expanded.text)
                 extracted.calls = self._calibrated(extracted.calls, expanded.text)

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from covey.errors import InputError, first_line
+from covey.execution.arrow_types import arrow_parts
 from covey.prompts.documents import marked_texts
 from covey.sql.bind import read_error, whole_error
 from covey.sql.temporary import TemporaryObjects
@@ -176,9 +177,9 @@ class _Trial:
     def _check_types(self, schema: pa.Schema) -> None:
         """Refuse what DuckDB would misread: of texts in arrays of one size it takes the codes."""
         for field in schema:
-            for kind in _kinds(field.type):
+            for kind in arrow_parts(field.type):
                 if pa.types.is_fixed_size_list(kind) and any(
-                    map(pa.types.is_dictionary, _kinds(kind))
+                    map(pa.types.is_dictionary, arrow_parts(kind))
                 ):
                     raise self._refused(field.name, field.type, "DuckDB would read its codes")
 
@@ -252,13 +253,6 @@ def _home(data: Any) -> str:
     modules = [kind.__module__ for kind in type(data).__mro__]
     packages = [module.partition(".")[0] for module in modules]
     return next((name for name in packages if name in ("pandas", "polars")), modules[0])
-
-
-def _kinds(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """A type and what is in it, at whatever depth."""
-    yield kind
-    for place in range(kind.num_fields):
-        yield from _kinds(kind.field(place).type)
 
 
 def _pandas_texts(texts: pa.Array, index: Any) -> Any:

@@ -21,6 +21,7 @@ from covey.execution.report import OperatorReport, Report
 from covey.execution.run import Runner
 from covey.execution.stop import Interrupts
 from covey.prompts.documents import DocumentStore
+from covey.sql.call_parser import RawCall
 from covey.sql.rewritten import RewrittenSql
 from covey.sql.statements import ViewDefinition, behind, view_definition
 from covey.sql.text import read_tokens
@@ -50,6 +51,7 @@ class Statement:
     Args:
         frontend: plans it.
         expanded: its text, with the views that it reads in front.
+        calls: the AI calls in it.
 
     Attributes:
         report: of the run under way or the last one, which may have stopped; None before.
@@ -58,9 +60,12 @@ class Statement:
     # Whether a run puts anything to the model.
     asks = True
 
-    def __init__(self, frontend: Frontend, expanded: RewrittenSql) -> None:
+    def __init__(
+        self, frontend: Frontend, expanded: RewrittenSql, calls: tuple[RawCall, ...]
+    ) -> None:
         self._frontend = frontend
         self._expanded = expanded
+        self._calls = calls
         self.report: Report | None = None
 
     def check(self) -> None:
@@ -74,7 +79,7 @@ class Statement:
 
     def explained(self) -> Explained:
         """Its plan, and what that is expected to take; nothing is asked."""
-        return explained(self._frontend, self._expanded)
+        return explained(self._frontend, self._expanded, self._calls)
 
     def schema(self) -> Schema:
         """The columns of its result, without running it.
@@ -128,7 +133,7 @@ class Statement:
     @contextmanager
     def _prepared(self, state: RunState, accept: Accept | None = None) -> Iterator[PreparedPlan]:
         """The plan in place; the columns of a query, which it has before it runs, are accepted."""
-        plan = self._frontend.prepare(self._expanded, state.answers, state.documents)
+        plan = self._frontend.prepare(self._expanded, self._calls, state.answers, state.documents)
         with plan as prepared, failures():
             if accept is not None and not prepared.plan.effects:
                 accept(self._frontend.columns(prepared.plan))
@@ -230,14 +235,20 @@ class ViewStatement(WholeStatement):
     Args:
         frontend: plans the query.
         expanded: the query, with the views that it reads in front.
+        calls: the AI calls in it.
         definition: the statement.
         text: the query as written.
     """
 
     def __init__(
-        self, frontend: Frontend, expanded: RewrittenSql, definition: ViewDefinition, text: str
+        self,
+        frontend: Frontend,
+        expanded: RewrittenSql,
+        calls: tuple[RawCall, ...],
+        definition: ViewDefinition,
+        text: str,
     ) -> None:
-        super().__init__(frontend, expanded)
+        super().__init__(frontend, expanded, calls)
         self._definition = definition
         self._text = text
 
@@ -270,24 +281,25 @@ def make_statement(frontend: Frontend, rewritten: RewrittenSql) -> Statement:
     """
     tokens = read_tokens(rewritten.text)
     if tokens[0].word in _TRANSACTION:
-        return TransactionStatement(frontend, rewritten)
+        return TransactionStatement(frontend, rewritten, ())
     frontend.check_access(rewritten)
     definition = view_definition(tokens)
     if definition is not None:
         query = RewrittenSql(rewritten.part(*definition.query))
         body = frontend.expand_body(definition, query)
-        if frontend.holds_calls(body):
-            return ViewStatement(frontend, body, definition, query.text)
+        if calls := frontend.find_calls(body):
+            return ViewStatement(frontend, body, calls, definition, query.text)
     for words, kind in _ABOUT:
         span = behind(tokens, *words)
         if span is None:
             continue
         inner = frontend.expand_views(RewrittenSql(rewritten.part(*span)))
-        if frontend.holds_calls(inner):
+        if calls := frontend.find_calls(inner):
             if tokens.is_open(1):
                 raise rewritten.locate(_no_options(rewritten.text, tokens.span(0, 2)))
-            return kind(frontend, inner)
-    return Statement(frontend, frontend.expand_views(rewritten))
+            return kind(frontend, inner, calls)
+    expanded = frontend.expand_views(rewritten)
+    return Statement(frontend, expanded, frontend.find_calls(expanded))
 
 
 # Statements about another one, by the words before it.

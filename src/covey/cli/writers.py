@@ -22,7 +22,7 @@ import pyarrow as pa
 from covey.cli.destination import Format
 from covey.cli.table import SHOWN_ROWS, TableLayout, plain, render
 from covey.errors import RunError, first_line
-from covey.execution.arrow_types import distinct_names, restored
+from covey.execution.arrow_types import arrow_parts, distinct_names, restored
 from covey.hardware.paths import temporary_folder
 from covey.sql.bind import read_error
 
@@ -233,24 +233,17 @@ def _json_values(batch: pa.RecordBatch, place: int) -> list[object]:
     if _is_timely(kind):
         return list(_in_words(batch, place).to_pylist())
     if any(_is_timely(part) or pa.types.is_union(part) or _has_nested_keys(part)
-           for part in _parts(kind)):  # fmt: skip
+           for part in arrow_parts(kind)):  # fmt: skip
         texts = _in_words(batch, place, "CAST(to_json(#1) AS VARCHAR)").to_pylist()
         return [None if text is None else json.loads(text) for text in texts]
     return list(batch.column(place).to_pylist(maps_as_pydicts="lossy"))
-
-
-def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """A type and what is in it, at whatever depth."""
-    yield kind
-    for place in range(kind.num_fields):
-        yield from _parts(kind.field(place).type)
 
 
 def _is_unwritten(kind: pa.DataType) -> bool:
     """Whether Arrow writes no Parquet of a type."""
     return any(
         pa.types.is_interval(part) or pa.types.is_union(part) or isinstance(part, pa.OpaqueType)
-        for part in _parts(kind)
+        for part in arrow_parts(kind)
     )
 
 

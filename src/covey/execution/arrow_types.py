@@ -55,6 +55,13 @@ class _Conversions:
 _conversions = _Conversions()
 
 
+def arrow_parts(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """A type of Arrow's and what is in it, at whatever depth."""
+    yield kind
+    for place in range(kind.num_fields):
+        yield from arrow_parts(kind.field(place).type)
+
+
 def inner(kind: DuckDBPyType) -> list[tuple[str, DuckDBPyType]]:
     """Names and types that a type is made of; none of a plain one."""
     if kind.id not in _NESTED:

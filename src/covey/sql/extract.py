@@ -14,7 +14,7 @@ from covey.logical.text_span import TextSpan
 from covey.prompts.question import Method, Question, QuestionKind, parse_template
 from covey.sql.bind import Binder, has_function
 from covey.sql.braces import Purpose, Words, refuse_columns_in_braces
-from covey.sql.call_parser import Argument, RawCall, check, check_templates, detect, find_calls
+from covey.sql.call_parser import Argument, RawCall, check, check_templates, detect
 from covey.sql.classify import read_classification
 from covey.sql.conditions import refuse_as_condition
 from covey.sql.edited_text import EditedText
@@ -54,14 +54,16 @@ class ExtractedCalls:
 
 def extract_calls(
     sql: str,
+    found: tuple[RawCall, ...],
     connection: duckdb.DuckDBPyConnection,
     dialect: Dialect | None = None,
     prefix: str = "covey",
 ) -> ExtractedCalls:
-    """Find and read every AI call of one statement.
+    """Read every AI call of one statement.
 
     Args:
         sql: the statement.
+        found: its calls, as `find_calls` gives them.
         connection: where its names are known.
         dialect: whose spelling alone is accepted; None accepts both.
         prefix: of the names of the UDFs, free on the connection.
@@ -80,7 +82,6 @@ def extract_calls(
     sharing: dict[Hashable, int] = {}
     templates: dict[tuple[str | int, ...], str] = {}
     known = partial(has_function, connection)
-    found = find_calls(tokens, known, dialect)
     words: list[tuple[Words, ...]] = []
     fixed = dialect
     check_templates(found, tokens, dialect, known)

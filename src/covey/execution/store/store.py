@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -348,15 +348,7 @@ def _question_id(connection: duckdb.DuckDBPyConnection, question: StoredQuestion
     run(
         connection,
         "INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [
-            number,
-            question.digest,
-            question.model,
-            question.fingerprint,
-            question.kind,
-            question.template,
-            list(question.labels),
-        ],
+        [number, *astuple(question)[:-1], list(question.labels)],
     )
     return number
 
