@@ -89,7 +89,7 @@ def _classification(rows: Sequence[Row]) -> str:
     if not own:
         return ""
     lines = [
-        "| query | labels of | scale | engine | seconds | spread | prompts | fresh | regret |"
+        "| query | labels of | scale | engine | seconds | spread | prompts | fresh | recomputed |"
         " us/token |",
         "|---|---|--:|---|--:|---|--:|--:|--:|--:|",
     ]
@@ -106,7 +106,7 @@ def _classification(rows: Sequence[Row]) -> str:
             spread,
             "-" if row.prompts is None else f"{row.prompts:,}",
             "-" if row.fresh is None else f"{row.fresh:,}",
-            "-" if row.regret_share is None else f"{row.regret_share:.1%}",
+            "-" if row.recomputed_share is None else f"{row.recomputed_share:.1%}",
             "-" if row.us_per_token is None else f"{row.us_per_token:.2f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")

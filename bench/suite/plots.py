@@ -33,7 +33,7 @@ def draw(folder: Path, rows: Sequence[Row]) -> list[Path]:
         ("latency", _latency),
         ("throughput", _throughput),
         ("parts", _parts),
-        ("regret", _regret),
+        ("recomputed", _recomputed),
     )
     folder.mkdir(parents=True, exist_ok=True)
     found = []
@@ -128,15 +128,15 @@ def _part(row: Row, part: str) -> float:
     return values[part] or 0.0
 
 
-def _regret(axes: Any, rows: list[Row]) -> bool:
-    """KV regret of each query, as a share of what was computed."""
-    own = [row for row in rows if row.regret_share is not None]
+def _recomputed(axes: Any, rows: list[Row]) -> bool:
+    """Recomputed tokens of each query, as a share of what was computed."""
+    own = [row for row in rows if row.recomputed_share is not None]
     queries = _queries(own)
     for engine in _engines(own):
         mine = [row for row in own if row.engine == engine]
         places = [queries.index(row.query) for row in mine]
-        axes.plot(places, [100.0 * (row.regret_share or 0) for row in mine], "o", label=engine)
-    axes.set_ylabel("KV regret, % of fresh tokens")
+        axes.plot(places, [100.0 * (row.recomputed_share or 0) for row in mine], "o", label=engine)
+    axes.set_ylabel("recomputed, % of fresh tokens")
     _label_queries(axes, queries)
     return bool(own)
 

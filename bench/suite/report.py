@@ -59,7 +59,7 @@ _HOW_TO_READ = (
     "Seconds are the median repetition, with the fastest and slowest where there are several;"
     " start-up is apart. Requested tokens are the full lengths of all prompts, fresh ones were"
     " computed, and the minimum is the least that would do; it and requested tokens follow from"
-    " the planted truth and are the same for all engines of a tokenizer. KV regret is the share"
+    " the planted truth and are the same for all engines of a tokenizer. Recomputed is the share"
     " of fresh tokens above the least for the prompts that the engine asked, which a planner"
     " may choose in another order. A planted model computes nothing: its seconds are the"
     " planner's and executor's alone. SoL is the roofline time of the minimum at the"
@@ -104,7 +104,7 @@ def _start(record: Record) -> str:
 
 def _query_table(rows: Sequence[Row]) -> str:
     lines = [
-        "| query | scale | engine | seconds | requested | fresh | minimum | regret | us/token |"
+        "| query | scale | engine | seconds | requested | fresh | minimum | recomputed | us/token |"
         " M tokens/min | x SoL | idle | peak | $ | rows |",
         "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
@@ -120,7 +120,7 @@ def _query_table(rows: Sequence[Row]) -> str:
             _count(row.requested),
             _count(row.fresh),
             _count(row.minimum),
-            _share(row.regret_share),
+            _share(row.recomputed_share),
             _number(row.us_per_token, 1, 2),
             _number(row.tokens_per_minute, 1e6, 2),
             _number(row.sol_ratio, 1, 2),

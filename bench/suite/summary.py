@@ -24,7 +24,7 @@ class Row:
         low, high: fastest and slowest repetition.
         start_seconds: before the first query.
         requested, fresh, minimum: tokens; requested and minimum are the query's own.
-        regret_share: of the fresh tokens, those above the least for the prompts asked.
+        recomputed_share: of the fresh tokens, those above the least for the prompts asked.
         tokens_per_minute: requested tokens a minute.
         sol_seconds, sol_ratio: roofline time of the minimum, and seconds over it.
         device_seconds, host_seconds, other_seconds: parts of the median run.
@@ -55,7 +55,7 @@ class Row:
     requested: int | None = None
     fresh: int | None = None
     minimum: int | None = None
-    regret_share: float | None = None
+    recomputed_share: float | None = None
     tokens_per_minute: float | None = None
     sol_seconds: float | None = None
     sol_ratio: float | None = None
@@ -106,11 +106,11 @@ def _row(record: Record) -> Row:
     seconds = statistics.median_low(times)
     run = record.runs[times.index(seconds)]
     minimum = record.minimum
-    regret = None
+    recomputed = None
     # A planner may ask other prompts than the query's usual order does: those count here.
     least = minimum if run.minimum is None else run.minimum
     if run.fresh and least is not None:
-        regret = (run.fresh - least) / run.fresh
+        recomputed = (run.fresh - least) / run.fresh
     busy, host = run.device_seconds, run.host_seconds
     price = record.price_per_hour
     return Row(
@@ -126,7 +126,7 @@ def _row(record: Record) -> Row:
         record.requested,
         run.fresh,
         minimum,
-        regret,
+        recomputed,
         60.0 * record.requested / seconds if record.requested and computes else None,
         record.sol_seconds,
         seconds / record.sol_seconds if record.sol_seconds else None,

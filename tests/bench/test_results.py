@@ -174,7 +174,7 @@ def test_summary_of_repeated_runs() -> None:
     (row,) = summarise([record])
     assert (row.seconds, row.low, row.high) == (2.0, 1.0, 4.0)
     assert row.tokens_per_minute == 180_000 and row.sol_ratio == 4.0
-    assert row.regret_share == pytest.approx(100 / 1_100)
+    assert row.recomputed_share == pytest.approx(100 / 1_100)
     assert row.other_seconds == pytest.approx(0.25) and row.idle_share == pytest.approx(0.25)
     assert row.dollars == pytest.approx(0.002)
 
