@@ -14,7 +14,7 @@ from covey.api.explain import Explained
 from covey.api.frontend import Frontend, PreparedPlan, run_error
 from covey.errors import InputError, ModelError, RunError
 from covey.estimate.dry_result import DryResult
-from covey.estimate.figures import Range
+from covey.estimate.figures import ZERO, Range
 from covey.estimate.forecast import Forecast, forecast
 from covey.estimate.lengths import DocumentLengths
 from covey.estimate.profile import ByteMeasure, ModelProfile
@@ -85,14 +85,13 @@ class Estimate:
     @classmethod
     def of(cls, parts: Sequence[Forecast]) -> Estimate:
         """The estimate of some statements, one behind the other."""
-        whole = Range.exactly(0.0)
         seconds = [part.seconds for part in parts if part.seconds is not None]
         money = [part.money for part in parts if part.money is not None]
         return cls(
-            sum((part.calls for part in parts), whole),
-            sum((part.fresh for part in parts), whole),
-            sum(seconds, whole) if seconds else None,
-            sum(money, whole) if money else None,
+            sum((part.calls for part in parts), ZERO),
+            sum((part.fresh for part in parts), ZERO),
+            sum(seconds, ZERO) if seconds else None,
+            sum(money, ZERO) if money else None,
             all(part.known for part in parts),
         )
 

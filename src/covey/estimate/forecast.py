@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from covey.estimate.cost import Work, roofline_seconds
-from covey.estimate.dry_result import DryResult, RunWork, WorkInAllRows, beyond, certain
+from covey.estimate.dry_result import DryResult, WorkInAllRows, beyond, certain
 from covey.estimate.figures import ZERO, Bound, Range
 from covey.estimate.profile import ModelProfile
 from covey.estimate.scenarios import MAX_COMBINED, Selectivity
@@ -130,23 +130,23 @@ def forecast(
     runs += [in_all.of(result, Bound.HIGH) for result in results]
     runs += more
     works, unknown = [run.total for run in runs], results[0].unknown
-    by_index = [(call.index, call) for call in calls]
-    total = _range(works, lambda work: work.prompts, unknown)
-    minimum = _range(works, lambda work: work.fresh, unknown)
+    prompts, requested, minimum = _counts(works, unknown)
     room = profile.capacity
     tight = room is not None and any(work.peak > room for work in works)
     fresh = replace(minimum, high=minimum.high * RECOMPUTED) if tight else minimum
-    varying = total.low < total.high or fresh.low < fresh.high
+    varying = prompts.low < prompts.high or fresh.low < fresh.high
+    asked = {}
+    for call in calls:
+        own = [run.calls.get(call.index, Work()) for run in runs]
+        asked[call.index] = _call(call, own, selectivities[call.index], unknown.get(call.index))
     found = Forecast(
-        calls=total,
-        requested=_range(works, lambda work: work.requested, unknown),
+        calls=prompts,
+        requested=requested,
         fresh=fresh,
         minimum=minimum,
         exact=profile.measure.exact,
-        known=not unknown and (not varying or all(selectivities[i].known for i, _ in by_index)),
-        asked={
-            c.index: _call(c, runs, selectivities[c.index], unknown.get(c.index)) for c in calls
-        },
+        known=not unknown and (not varying or all(selectivities[i].known for i in asked)),
+        asked=asked,
         loads=loads,
         decisions=results[0].decisions,
         notes=_notes(loads, profile),
@@ -160,19 +160,22 @@ def _range(works: Sequence[Work], count: Callable[[Work], float], unknown: objec
     return replace(found, high=math.inf) if unknown else found
 
 
-def _call(
-    call: AICall, runs: Sequence[RunWork], selectivity: Selectivity, reason: str | None
-) -> CallForecast:
-    works = [run.calls.get(call.index, Work()) for run in runs]
-    lengths = [work.requested / work.prompts for work in works if work.prompts]
-    return CallForecast(
-        prompts=_range(works, lambda work: work.prompts, reason),
-        length=lengths[0] if lengths else None,
-        requested=_range(works, lambda work: work.requested, reason),
-        fresh=_range(works, lambda work: work.fresh, reason),
-        selectivity=selectivity if call.reading is Reading.TRUTH else None,
-        reason=reason,
+def _counts(works: Sequence[Work], unknown: object) -> tuple[Range, Range, Range]:
+    """Prompts, requested and fresh tokens."""
+    return (
+        _range(works, lambda work: work.prompts, unknown),
+        _range(works, lambda work: work.requested, unknown),
+        _range(works, lambda work: work.fresh, unknown),
     )
+
+
+def _call(
+    call: AICall, works: Sequence[Work], selectivity: Selectivity, reason: str | None
+) -> CallForecast:
+    prompts, requested, fresh = _counts(works, reason)
+    length = next((work.requested / work.prompts for work in works if work.prompts), None)
+    known = selectivity if call.reading is Reading.TRUTH else None
+    return CallForecast(prompts, length, requested, fresh, known, reason)
 
 
 def _timed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -104,7 +104,7 @@ class ModelProfile:
 
 
 class ByteMeasure:
-    """Measures by bytes, for a model whose tokenizer is not on this machine yet.
+    """Measures by bytes, for a model whose tokenizer is not on this machine yet; see `Measure`.
 
     Args:
         layout: how prompts are laid out.
@@ -116,28 +116,28 @@ class ByteMeasure:
         self._layout = layout
 
     def question(self, question: Question) -> QuestionLengths:
-        """See `Measure.question`."""
-        sizes = dict.fromkeys(Role, 0)
-        for part in self._layout.parts(question):
-            sizes[part.role] += len(part.text.encode(errors="replace"))
-        tokens = {role: round(size / BYTES_A_TOKEN) for role, size in sizes.items()}
-        instruction = tokens[Role.INSTRUCTION]
-        preamble = tokens[Role.PREAMBLE] + tokens[Role.EXAMPLES]
-        literal = tokens[Role.HEADING] + tokens[Role.TAIL]
-        texts = self._endings(question)
-        endings = round(sum(len(text.encode(errors="replace")) for text in texts) / BYTES_A_TOKEN)
-        prompts = max(len(texts), 1)
-        prior = () if question.content_free is None else self.documents(CONTENT_FREE)
-        return QuestionLengths(
-            preamble, instruction, literal + endings, prompts, prompts * literal + endings,
-            prior=tuple(map(int, prior)),
-        )  # fmt: skip
+        parts = self._layout.parts(question)
 
-    def _endings(self, question: Question) -> tuple[str, ...]:
-        """What is computed label by label; where labels part is known to a tokenizer only."""
-        return self._layout.endings(question) if question.kind is QuestionKind.EACH else ()
+        def tokens(role: Role) -> int:
+            return _tokens(part.text for part in parts if part.role is role)
+
+        # What labels have in common is known to a tokenizer only.
+        endings = self._layout.endings(question) if question.kind is QuestionKind.EACH else ()
+        prompts, probed = max(len(endings), 1), _tokens(endings)
+        literal = tokens(Role.HEADING) + tokens(Role.TAIL)
+        prior = () if question.content_free is None else self.documents(CONTENT_FREE).tolist()
+        return QuestionLengths(
+            preamble=tokens(Role.PREAMBLE) + tokens(Role.EXAMPLES),
+            instruction=tokens(Role.INSTRUCTION),
+            suffix=literal + probed,
+            prompts=prompts,
+            asked=prompts * literal + probed,
+            prior=tuple(prior),
+        )
 
     def documents(self, texts: Sequence[str]) -> Int64:
-        """See `Measure.documents`."""
-        sizes = [len(text.encode(errors="replace")) for text in texts]
-        return np.round(np.array(sizes, dtype=np.float64) / BYTES_A_TOKEN).astype(np.int64)
+        return np.array([_tokens([text]) for text in texts], np.int64)
+
+
+def _tokens(texts: Iterable[str]) -> int:
+    return round(sum(len(text.encode(errors="replace")) for text in texts) / BYTES_A_TOKEN)

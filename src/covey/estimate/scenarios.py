@@ -31,11 +31,6 @@ class Selectivity(Range):
     source: str
 
     @classmethod
-    def given(cls, share: float) -> Selectivity:
-        """The selectivity hint of the query."""
-        return cls(share, share, share, "given")
-
-    @classmethod
     def stored(cls, true: int, answered: int) -> Selectivity:
         """From earlier answers: the share of TRUE with its 95% interval (Wilson's)."""
         if not answered:
@@ -56,9 +51,12 @@ UNKNOWN = Selectivity(0.0, 0.5, 1.0, "unknown")
 
 
 def hinted(calls: Sequence[AICall]) -> dict[int, Selectivity]:
-    """What the query tells, by index of a call."""
+    """What the hints of the query tell, by index of a call."""
     hints = {call.index: call.options.selectivity for call in calls}
-    return {i: UNKNOWN if hint is None else Selectivity.given(hint) for i, hint in hints.items()}
+    return {
+        index: UNKNOWN if hint is None else Selectivity(hint, hint, hint, "given")
+        for index, hint in hints.items()
+    }
 
 
 def with_stored(known: Mapping[int, Selectivity], result: DryResult) -> dict[int, Selectivity]:

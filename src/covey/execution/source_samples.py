@@ -165,14 +165,10 @@ def sample_sizes(counts: Mapping[str, int], pairs: int = SAMPLE_PAIRS) -> dict[s
         counts: rows by table.
         pairs: the most that they may make.
     """
-    sizes = {table: min(count, SAMPLE_ROWS) for table, count in counts.items()}
+    sizes = {table: min(max(count, 1), SAMPLE_ROWS) for table, count in counts.items()}
     largest = sorted(counts, key=lambda table: -counts[table])
     for least in (MIN_SAMPLE, 1):
         for table in largest:
-            while len(sizes) > 1 and _product(sizes) > pairs and sizes[table] > least:
+            while len(sizes) > 1 and math.prod(sizes.values()) > pairs and sizes[table] > least:
                 sizes[table] = max(sizes[table] // 2, least)
-    return sizes
-
-
-def _product(sizes: Mapping[str, int]) -> int:
-    return math.prod(max(size, 1) for size in sizes.values())
+    return {table: min(size, counts[table]) for table, size in sizes.items()}
