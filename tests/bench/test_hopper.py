@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from bench.corpora import write_checkpoint
 from hopper import shapes
@@ -62,6 +63,9 @@ def test_shapes_are_timed_and_their_figures_kept(
 ) -> None:
     folder = write_checkpoint(tmp_path / "model")
     monkeypatch.setattr(shapes, "make_shapes", lambda *_: SHAPES)
+    # The roofline of a GPU beside the seconds of a processor, so that this runs here too.
+    monkeypatch.setattr(shapes, "DEVICE", torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
     figures = tmp_path / "figures.json"
     assert main(["shapes", str(folder), "--runs", "1", "--schedules", "--json", str(figures)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -69,6 +73,7 @@ def test_shapes_are_timed_and_their_figures_kept(
     found = json.loads(figures.read_text())["shapes"]
     assert found["pairs"]["prompts"] == 6 and len(found["rows"]["seconds"]) == 1
     assert found["pairs"]["counters"]["fresh_tokens"] > 0
+    assert 0 < found["pairs"]["speed_of_light"] < found["pairs"]["seconds"][0]
 
 
 def test_a_scale_keeps_the_first_documents_of_each_shape(tmp_path: Path) -> None:

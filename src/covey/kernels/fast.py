@@ -33,7 +33,7 @@ class Fast:
     @property
     def names(self) -> tuple[str, ...]:
         """What a user calls those that are on, in the order of `FAST_NAMES`."""
-        on = ((_BLOCKS, self.blocks), (_ATTENTION, self.attention))
+        on = zip(FAST_NAMES, (self.blocks, self.attention), strict=True)
         return tuple(name for name, chosen in on if chosen)
 
 

@@ -129,12 +129,8 @@ def round_sequences(
     descale = torch.empty_like(largest)
     out = torch.empty(rows, heads, d, device=x.device, dtype=dtype)
     width = heads // kv_heads * d
-    sizes = {
-        "KV_HEADS": kv_heads,
-        "WIDTH": width,
-        "ROOM": triton.next_power_of_2(width),
-        "ROWS": _ROWS,
-    }
+    room = triton.next_power_of_2(width)
+    sizes = {"KV_HEADS": kv_heads, "WIDTH": width, "ROOM": room, "ROWS": _ROWS}
     grid = (triton.cdiv(most, _ROWS), len(counts), kv_heads)
     _largest[grid](x, starts, counts, largest, x.stride(0), **sizes, num_warps=4)
     _round[grid](x, starts, counts, into, largest, out, descale, x.stride(0), **sizes, num_warps=4)

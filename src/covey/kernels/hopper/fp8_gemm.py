@@ -50,14 +50,10 @@ class _Heads(ctypes.Structure):
     """`Heads` of fp8_gemm.cu: a `QkvEpilogue`; all zeros for other products."""
 
     _fields_ = (
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("positions", "frequencies", "query_norm", "key_norm", "slots")
-        ),
-        *((name, ctypes.c_void_p) for name in ("key_cache", "value_cache")),
+        *((name, ctypes.c_void_p) for name in ("positions", "frequencies", "query_norm")),
+        *((name, ctypes.c_void_p) for name in ("key_norm", "slots", "key_cache", "value_cache")),
         ("slot_bytes", ctypes.c_uint64),
-        ("queries", ctypes.c_uint32),
-        ("keys", ctypes.c_uint32),
+        *((name, ctypes.c_uint32) for name in ("queries", "keys")),
         ("epsilon", ctypes.c_float),
     )
 
