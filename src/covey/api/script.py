@@ -148,9 +148,9 @@ class Script:
         rows = statement.batches(self._state, accept, early=early)
         with self._stoppable(statement, reports), closing(rows):
             for batch in rows:
-                self._tell(statement, reports)
+                self._report_so_far(statement, reports)
                 yield batch
-            self._tell(statement, reports)
+            self._report_so_far(statement, reports)
 
     def _run(
         self,
@@ -169,10 +169,9 @@ class Script:
         reports.append(statement.report or Report())
         return table
 
-    def _tell(self, statement: Statement, before: Sequence[Report]) -> None:
+    def _report_so_far(self, statement: Statement, before: Sequence[Report]) -> None:
         if statement.report is not None:
-            report = statement.report
-            self.report = joined([*before, report]) if before else report
+            self.report = joined([*before, statement.report]) if before else statement.report
 
     @contextmanager
     def _stoppable(self, statement: Statement, before: Sequence[Report]) -> Iterator[None]:
@@ -180,8 +179,7 @@ class Script:
         try:
             yield
         except BaseException:
-            if statement.report is not None:
-                self.report = joined([*before, statement.report])
+            self._report_so_far(statement, before)
             raise
 
     def _statement(self, number: int) -> Statement:
