@@ -114,9 +114,13 @@ class TreeMachine(RuleBasedStateMachine):
     @rule(
         tokens=st.lists(st.integers(0, 2), min_size=1, max_size=9),
         unfinished=st.booleans(),
-        filled=st.booleans(),
+        filled=st.sampled_from([True, True, False]),
+        document=st.none() | st.integers(0, 3),
     )
-    def insert(self, tokens: list[int], unfinished: bool, filled: bool) -> None:
+    def insert(
+        self, tokens: list[int], unfinished: bool, filled: bool, document: int | None
+    ) -> None:
+        """As a batch does: match, insert, fill, and, of a document, plan for it and unlock."""
         tree, wanted = self.tree, ids(*tokens)
         known = self.known(tokens)
         before = {node: (text_of(node), slots_of(node.segments)) for node in nodes_of(tree)}
@@ -127,20 +131,24 @@ class TreeMachine(RuleBasedStateMachine):
             assert text_of(node) == text and slots[-node.length :] == slots_of(node.segments)
         if found == len(tokens):
             tree.lock(above)
-            self.locks.append(above)
-            return
-        if tree._key(wanted[found:]) in above.children:
+            node: RadixNode | None = above
+        elif tree._key(wanted[found:]) in above.children:
             with pytest.raises(RunError, match="added twice"):
                 tree.insert(above, wanted[found:], unfinished=unfinished)
             return
-        node = self.insert_below(above, wanted[found:], unfinished)
+        else:
+            node = self.insert_below(above, wanted[found:], unfinished)
         if node is None:
             return
-        self.locks.append(node)
-        if filled:
-            self.fill(node, node.length)
-        else:
+        if not filled and node.filled < node.length:
             self.filling.append(node)
+        else:
+            self.fill(node, node.length - node.filled)
+            if document is not None:
+                tree.expect(document, node, 0.5)
+                tree.unlock(node)
+                return
+        self.locks.append(node)
 
     def insert_below(self, above: RadixNode, tokens: Int32, unfinished: bool) -> RadixNode | None:
         tree = self.tree
@@ -227,15 +235,12 @@ class TreeMachine(RuleBasedStateMachine):
             return
         tree = self.tree
         check_books(tree, sum(length for _, own in self.reserved for _, length in own))
-        # Locks are those that were taken: their nodes are resident, with all above.
-        way: set[RadixNode] = {tree.root}
-        for node in [*self.locks, *(node for node, _ in self.reserved)]:
-            above: RadixNode | None = node
-            while above is not None:
-                assert above.resident
-                way.add(above)
-                above = above.parent
-        assert {n for n in [tree.root, *nodes_of(tree)] if n.references} == way
+        # What is referenced is what was locked, with all above.
+        references = Counter([tree.root, *self.locks, *(node for node, _ in self.reserved)])
+        for node in [tree.root, *nodes_of(tree)][::-1]:
+            held = sum(child.references > 0 for child in node.children.values())
+            assert node.references == references.pop(node, 0) + held
+        assert not references, "a locked node is gone"
         reserved = {slot for _, own in self.reserved for slot in slots_of(own)}
         for node in [tree.root, *nodes_of(tree)]:
             slots, text = slots_of(node.segments), text_of(node)
@@ -350,6 +355,28 @@ def test_a_node_is_split_where_another_prompt_leaves_it() -> None:
     other = grow(tree, upper, ids(9), reads=0.5, document=1)
     assert tree.match(tree.root, ids(1, 2, 3, 9)) == (other, 4)
     assert tree.match(tree.root, ids(1, 2, 3, 4, 5, 6)) == (node, 5)
+
+
+def test_a_node_that_is_locked_twice_can_be_split_and_is_freed_in_the_end() -> None:
+    tree = new_tree(10)
+    node = grow(tree, tree.root, ids(1, 2, 3), reads=1.0)
+    tree.lock(node)
+    tree.lock(node)
+    upper, _ = tree.match(tree.root, ids(1, 9))
+    assert (upper.references, node.references, tree.locked) == (1, 2, 3)
+    tree.unlock(node)
+    tree.unlock(node)
+    tree.expect(0, None, 0.0)
+    assert tree.free == 10 and not upper.resident
+
+
+def test_all_nodes_of_a_document_go_with_it() -> None:
+    tree = new_tree(10)
+    top = grow(tree, tree.root, ids(1, 2), reads=1.0)
+    grow(tree, grow(tree, top, ids(3), reads=1.0), ids(4), reads=1.0)
+    assert tree.free == 6
+    tree.expect(0, None, 0.0)
+    assert tree.free == 10 and tree.documents == 0
 
 
 def test_what_is_not_filled_is_not_found() -> None:

@@ -218,9 +218,8 @@ class RadixTree:
         for each in tuple(nodes):
             if reads <= 0:
                 each.documents.discard(document)
-            if each.resident:  # it may have stayed for one that went
-                each.reads = max((self._reads[d] for d in each.documents), default=0.0)
-                self._settle(each)
+            each.reads = max((self._reads[d] for d in each.documents), default=0.0)
+            self._settle(each)
 
     def keeps(self, document: int) -> bool:
         """Whether a document is kept for later batches."""
