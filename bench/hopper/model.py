@@ -148,7 +148,7 @@ def compare_margins(bench: Bench, results: Results, count: int = 120) -> None:
     fp8_alone, exact_alone = _ask(bench, fp8, prompts, 1), _ask(bench, exact, prompts, 1)
     pairs = {
         "alone, a second time": (alone, _ask(bench, bench.model, prompts, 1)),
-        "packed, opening shared": (alone, _ask(bench, bench.model, prompts, 50)),
+        "packed, prefix shared": (alone, _ask(bench, bench.model, prompts, 50)),
         "last 5 tokens behind the cache": (alone, _behind(bench, prompts)),
         "FP8 in BF16, from alone": (alone, fp8_alone),
         "float32, from alone": (alone, exact_alone),

@@ -43,7 +43,7 @@ _AI_JOINS = ("inner", "left", "semi", "anti")
 
 
 @dataclass(frozen=True)
-class TableRef:
+class FromItem:
     """An entry of FROM.
 
     Attributes:
@@ -69,7 +69,7 @@ class Builder:
 
     connection: Connection
     reserved: frozenset[str]
-    sources: tuple[TableRef, ...]
+    sources: tuple[FromItem, ...]
     conditions: tuple[str, ...] = ()
     computed: tuple[tuple[str, str], ...] = ()
     columns: tuple[str, ...] | None = None
@@ -316,13 +316,13 @@ class Builder:
 
     def _nested(self, alias: str | None = None) -> Builder:
         name = alias or (self.sources[0].alias if len(self.sources) == 1 else "joined")
-        source = TableRef(f"(\n{self.sql()}\n)", name)
+        source = FromItem(f"(\n{self.sql()}\n)", name)
         return Builder(self.connection, self.reserved, (source,))
 
     def _name(self, name: str) -> str:
         return sql_name(name, self.reserved)
 
-    def _source(self, source: TableRef) -> str:
+    def _source(self, source: FromItem) -> str:
         alias = self._name(source.alias)
         return source.relation if source.relation == alias else f"{source.relation} AS {alias}"
 
@@ -395,5 +395,5 @@ class Builder:
             for column, _ in self.connection.sql(f"FROM {self._source(source)}").schema
         ]
 
-    def _visible(self) -> list[TableRef]:
+    def _visible(self) -> list[FromItem]:
         return [s for s in self.sources if s.head not in (_JOINS["semi"], _JOINS["anti"])]

@@ -15,7 +15,7 @@ import duckdb
 
 from covey.api.access import Access, leave_open, open_database, read_access
 from covey.api.access_check import AccessCheck
-from covey.api.builder import Builder, TableRef
+from covey.api.builder import Builder, FromItem
 from covey.api.calibration import Reliability, calibrate
 from covey.api.connection_lock import ConnectionLock
 from covey.api.estimates import read_price
@@ -218,7 +218,7 @@ class Connection:
         )
         reserved = frozenset(word for (word,) in rows.fetchall())
         relation = ".".join(sql_name(part, reserved) for part in name)
-        builder = Builder(self, reserved, (TableRef(relation, name[-1]),))
+        builder = Builder(self, reserved, (FromItem(relation, name[-1]),))
         try:
             self.sql(f"FROM {relation}")
         except QueryError:
