@@ -132,3 +132,8 @@ def underline(text: str, span: tuple[int, int]) -> list[str]:
     # What a terminal cannot print (halves of surrogate pairs, NUL …) must not hide the place.
     line = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text[line_start:line_end])
     return [f"    {before}{line}{after}", "    " + " " * len(before) + pad + "^" * width]
+
+
+def is_masked_interrupt(error: BaseException | None) -> bool:
+    """Whether an error is a Ctrl-C that came while DuckDB worked: its package raises another."""
+    return type(error) is RuntimeError and str(error) == "Query interrupted"

@@ -127,12 +127,13 @@ class SourceSamples:
     def interrupted_after(self, seconds: float) -> Iterator[None]:
         """Interrupt DuckDB where it works longer than some time."""
         timer = threading.Timer(seconds, self._connection.interrupt)
-        timer.start()
         try:
+            timer.start()
             yield
         finally:
             timer.cancel()
-            timer.join()  # one that rings now must not meet the next query
+            if timer.ident is not None:
+                timer.join()  # one that rings now must not meet the next query
 
     def _document_scale(self, column: DocumentColumn) -> float:
         scale = self.scale([column.table])

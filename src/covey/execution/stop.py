@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Self
 
+from covey.errors import is_masked_interrupt
 from covey.hardware import forks
 
 
@@ -61,7 +62,7 @@ def forget_stops() -> None:
 
 def unmask(error: BaseException | None) -> None:
     """Where DuckDB has made an error of its own of an interrupt, raise that again."""
-    if type(error) is RuntimeError and str(error) == "Query interrupted":
+    if is_masked_interrupt(error):
         raise KeyboardInterrupt from None
 
 

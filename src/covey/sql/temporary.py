@@ -16,6 +16,8 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
 
+from covey.errors import is_masked_interrupt
+
 
 class TemporaryObjects:
     """The objects of one statement, or of one call of the API.
@@ -79,17 +81,19 @@ class TemporaryObjects:
 
     def clear(self) -> None:
         """Take everything off, and only then be interrupted."""
-        interrupt: KeyboardInterrupt | None = None
+        interrupt: BaseException | None = None
         while self._made:
-            name = next(reversed(self._made))
             try:
+                name = next(reversed(self._made))
                 finish(self._connection, partial(self._made[name], name))
-            except KeyboardInterrupt as caught:
-                interrupt = caught
+                del self._made[name]
             except duckdb.Error:
                 # It was never made, or a failed transaction takes it along.
-                pass
-            del self._made[name]
+                del self._made[name]
+            except (KeyboardInterrupt, RuntimeError) as error:
+                if isinstance(error, RuntimeError) and not is_masked_interrupt(error):
+                    raise
+                interrupt = error
         if interrupt is not None:
             raise interrupt
 
@@ -110,7 +114,9 @@ def finish(connection: duckdb.DuckDBPyConnection, action: Callable[[], object]) 
     try:
         connection.abort()
         action()
-    except (KeyboardInterrupt, duckdb.InterruptException):
+    except (KeyboardInterrupt, RuntimeError, duckdb.InterruptException) as error:
+        if isinstance(error, RuntimeError) and not is_masked_interrupt(error):
+            raise
         with suppress(duckdb.Error):
             # It may have been done just before it was interrupted.
             connection.abort()
