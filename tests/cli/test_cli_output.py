@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import duckdb
 import pyarrow as pa
@@ -27,7 +28,7 @@ from api.typed_values import NESTINGS, expressions
 from covey.cli import writers
 from covey.cli.destination import Destination, destination
 from covey.cli.table import NARROWEST, SHOWN_ROWS, cell_text, render, shrink
-from covey.cli.writers import WRITERS, Format, ParquetWriter
+from covey.cli.writers import WRITERS, Batches, Format
 from covey.errors import InputError, RunError
 from covey.sql.text import quote_name
 from covey.testing import PlantedModel
@@ -145,12 +146,11 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     path = tmp_path / "r.parquet"
     path.write_text("old")
 
-    class Full(ParquetWriter):
-        def add(self, batch: pa.RecordBatch) -> None:
-            self.file.write(b"half")
-            raise OSError(28, "No space left on device")
+    def full(batches: Batches, schema: pa.Schema, file: BinaryIO) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setitem(WRITERS, Format.PARQUET, Full)
+    monkeypatch.setitem(WRITERS, Format.PARQUET, full)
     with pytest.raises(RunError, match="No space left on device"):
         Destination(Format.PARQUET, path).write(ROWS.to_batches())
     assert path.read_text() == "old"

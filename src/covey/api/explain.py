@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -25,19 +25,6 @@ _HAPPENED = ("prompts", "stored", "true", "failed")
 _AMONG_STEPS = ("asked", "loads", "decisions")
 # Width of the names in the list of figures.
 _WIDTH = 18
-
-
-@dataclass(frozen=True, slots=True)
-class Actual:
-    """What a run came to, in the figures of a `Forecast`."""
-
-    calls: int
-    requested: int
-    fresh: int
-    minimum: int
-    seconds: float
-    money: float | None
-    peak: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +57,7 @@ class Explained:
         lines += sorted({f"{call.name}: {call.note}" for call in calls if call.note is not None})
         if not calls:
             return "\n".join([*lines, "DuckDB runs all of it"])
-        actual = None if report is None else self._actual(report)
-        figures = _figures(self.forecast, actual)
+        figures = _figures(self.forecast, None if report is None else self._actual(report))
         return "\n".join([*lines, "then DuckDB runs the rest", "", *figures, *self.forecast.notes])
 
     def values(self, report: Report | None = None) -> dict[str, Any]:
@@ -88,7 +74,7 @@ class Explained:
         steps = [self._step_values(step, report) for step in self.plan.steps]
         found: dict[str, Any] = {"steps": steps, "on_demand": on_demand, "expected": expected}
         if report is not None:
-            found["happened"] = asdict(self._actual(report))
+            found["happened"] = self._actual(report)
         values: dict[str, Any] = _finite(found)
         return values
 
@@ -99,17 +85,18 @@ class Explained:
     def _written(self, index: int) -> str:
         return one_line(self.plan.sql[slice(*self.plan.calls[index].span)])
 
-    def _actual(self, report: Report) -> Actual:
+    def _actual(self, report: Report) -> dict[str, float | None]:
+        """What a run came to, by the names that a `Forecast` has for its figures."""
         counters, price = report.counters, self.forecast.price
-        return Actual(
-            calls=counters.prompts,
-            requested=counters.requested_tokens,
-            fresh=counters.fresh_tokens,
-            minimum=counters.minimum_tokens,
-            seconds=report.seconds,
-            money=None if price is None else report.seconds * price / 3600.0,
-            peak=None if self.kv_bytes is None else counters.peak_slots * self.kv_bytes,
-        )
+        return {
+            "calls": counters.prompts,
+            "requested": counters.requested_tokens,
+            "fresh": counters.fresh_tokens,
+            "minimum": counters.minimum_tokens,
+            "seconds": report.seconds,
+            "money": None if price is None else report.seconds * price / 3600.0,
+            "peak": None if self.kv_bytes is None else counters.peak_slots * self.kv_bytes,
+        }
 
     def _in_order(self, pipeline: Pipeline) -> tuple[Decision | None, list[Ask]]:
         """The asks of a pipeline in the order that it is expected to begin with, and why."""
@@ -223,35 +210,32 @@ def _selectivity(found: Selectivity) -> str:
     return f"{found.shown(share, known=True)}, {_SOURCES[found.source]}"
 
 
-def _figures(forecast: Forecast, actual: Actual | None) -> Iterator[str]:
+def _figures(forecast: Forecast, actual: Mapping[str, float | None] | None) -> Iterator[str]:
     """Calls, tokens, time and money, one line each: expected, what it was, what it means."""
-
-    def line(
-        name: str, found: Range, show: Callable[[float], str], was: float | None, remark: str = ""
-    ) -> str:
-        text = f"    {name:<{_WIDTH}}{found.shown(show, known=forecast.known)}"
-        text += "" if actual is None or was is None else f"; was {show(was)}"
-        return text + (remark and f"  ({remark})")
-
+    source = "rates measured here" if forecast.measured else "its datasheet, not measured yet"
+    timed = f"on {forecast.device} by {source}; loading not counted"
+    priced = "" if forecast.price is None else f"at ${forecast.price:.2f} an hour"
+    figures: list[tuple[str, str, Callable[[float], str], str]] = [
+        ("model calls", "calls", size, ""),
+        ("prompt tokens", "requested", size, "each prompt in full"),
+        ("computed tokens", "fresh", size, "shared prefixes once"),
+        ("minimum tokens", "minimum", size, ""),
+        ("time", "seconds", seconds, timed),
+        ("roofline", "roofline", seconds, "the least its datasheet allows"),
+        ("memory", "peak", megabytes, "at most, for documents read again"),
+        ("money", "money", money, priced),
+    ]
     yield "expected before anything runs:" if actual is None else "expected, and what it was:"
-    done = actual or Actual(0, 0, 0, 0, 0.0, None, None)
-    yield line("model calls", forecast.calls, size, done.calls)
-    yield line("prompt tokens", forecast.requested, size, done.requested, "each prompt in full")
-    yield line("computed tokens", forecast.fresh, size, done.fresh, "shared prefixes once")
-    if actual is not None or forecast.fresh != forecast.minimum:
-        yield line("minimum tokens", forecast.minimum, size, done.minimum)
-    if forecast.seconds is not None:
-        source = "rates measured here" if forecast.measured else "its datasheet, not measured yet"
-        remark = f"on {forecast.device} by {source}; loading not counted"
-        yield line("time", forecast.seconds, seconds, done.seconds, remark)
-    if forecast.roofline is not None:
-        yield line("roofline", forecast.roofline, seconds, None, "the least its datasheet allows")
-    if forecast.peak is not None:
-        most = Range.exactly(forecast.peak.high)
-        yield line("memory", most, megabytes, done.peak, "at most, for documents read again")
-    if forecast.money is not None:
-        remark = "" if forecast.price is None else f"at ${forecast.price:.2f} an hour"
-        yield line("money", forecast.money, money, done.money, remark)
+    for name, key, show, remark in figures:
+        found: Range | None = getattr(forecast, key)
+        if found is None or (key == "minimum" and actual is None and found == forecast.fresh):
+            continue
+        if key == "peak":
+            found = Range.exactly(found.high)
+        was = None if actual is None else actual.get(key)
+        text = f"    {name:<{_WIDTH}}{found.shown(show, known=forecast.known)}"
+        text += "" if was is None else f"; was {show(was)}"
+        yield text + (remark and f"  ({remark})")
 
 
 def _finite(value: Any) -> Any:

@@ -45,10 +45,6 @@ class Pipes:
         # Of a pipe that is open already there is no other content to come.
         self._open: dict[tuple[int, int], Path] = {}
 
-    def of_query(self) -> Copies:
-        """The copies of one query; those of pipes with a name go with it."""
-        return Copies(self)
-
     def copy(self, path: str) -> Path | None:
         """A file with the content of a pipe, which this reads to its end; None of other files.
 
@@ -95,7 +91,10 @@ class Pipes:
 
 
 class Copies:
-    """The pipes of one query, each read once however often it is named."""
+    """The pipes of one query, each read once however often it is named.
+
+    Copies of pipes with a name go with it.
+    """
 
     def __init__(self, pipes: Pipes) -> None:
         self._pipes = pipes

@@ -11,6 +11,7 @@ import pyarrow as pa
 from covey.api.explain import DONE, LATER, Explained
 from covey.api.frontend import Frontend
 from covey.api.parameters import Filled, Parameters
+from covey.api.pipes import Copies
 from covey.api.statement import Accept, RunState, Statement, make_statement
 from covey.errors import BudgetError, InputError, QueryError
 from covey.execution.budget import Budget, BudgetGuard
@@ -79,7 +80,7 @@ class Script:
             InputError: its cost is limited and the device has no price.
         """
         # They go with the query.
-        self._copies = self._connection.pipes.of_query()
+        self._copies = Copies(self._connection.pipes)
         self.statements = [self._copies.read(statement) for statement in self.statements]
         self._guard()
         self._statement(0).check()

@@ -17,11 +17,6 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run a bench
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
-@app.callback()
-def bench() -> None:
-    """Run a benchmark of the source checkout."""
-
-
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def cpu(context: typer.Context) -> None:
     """Measure Covey on this machine's CPU. Further arguments go to bench/cpu.py."""

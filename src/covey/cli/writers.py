@@ -9,10 +9,10 @@ import json
 import math
 import shutil
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -32,29 +32,7 @@ ROWS_A_GROUP = 100_000
 # What EXPLAIN gives, in the words of DuckDB.
 _EXPLAINED = ("explain_key", "explain_value")
 
-
-class Writer(ABC):
-    """Writes a result to a file.
-
-    Args:
-        file: opened for writing, in binary.
-        schema: of every batch.
-    """
-
-    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        self.file = file
-        self.schema = schema
-
-    @abstractmethod
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Write some rows."""
-
-    @abstractmethod
-    def end(self) -> None:
-        """Write what stands behind the last row."""
-
-    def drop(self) -> None:  # noqa: B027
-        """Let go of a file that could not be written."""
+Batches = Iterable[pa.RecordBatch]
 
 
 @contextmanager
@@ -79,125 +57,96 @@ def temporary_space() -> Iterator[None]:
         ) from None
 
 
-class CsvWriter(Writer):
+def _write_csv(batches: Batches, schema: pa.Schema, file: BinaryIO) -> None:
     """With a header. DuckDB writes lists and structs as text; Arrow's own writer refuses them."""
-
-    _header = True
-
-    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        super().__init__(file, schema)
-        with temporary_space():
-            self._folder = tempfile.TemporaryDirectory(dir=temporary_folder())
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_columns:
-            return
-        target = Path(self._folder.name) / "result.csv"
-        with temporary_space():
-            restored(pa.Table.from_batches([batch])).write_csv(str(target), header=self._header)
-        with target.open("rb") as source:
-            shutil.copyfileobj(source, self.file)
-        self._header = False
-
-    def end(self) -> None:
-        """A row is the last thing of a CSV file."""
-        self.drop()
-
-    def drop(self) -> None:
-        self._folder.cleanup()
+    with temporary_space():
+        folder = tempfile.TemporaryDirectory(dir=temporary_folder())
+    with folder:
+        target = Path(folder.name) / "result.csv"
+        for number, batch in enumerate(batches):
+            if not schema.names:
+                continue
+            with temporary_space():
+                restored(pa.Table.from_batches([batch])).write_csv(str(target), header=not number)
+            with target.open("rb") as source:
+                shutil.copyfileobj(source, file)
 
 
-class JsonWriter(Writer):
+def _write_json(batches: Batches, schema: pa.Schema, file: BinaryIO) -> None:
     """An array of one object a row, one row a line; numbers that JSON lacks become null.
 
     A MAP is an object, a BLOB its hexadecimal digits; dates, times and intervals are the text that
     DuckDB writes.
     """
-
-    _before = b"[\n"
-
-    def add(self, batch: pa.RecordBatch) -> None:
+    before = b"[\n"
+    for batch in batches:
         values = [_json_values(batch, place) for place in range(batch.num_columns)]
         for row in zip(*values, strict=True):
-            record = dict(zip(self.schema.names, map(_json_value, row), strict=True))
-            self.file.write(self._before + json.dumps(record, ensure_ascii=False).encode())
-            self._before = b",\n"
-
-    def end(self) -> None:
-        self.file.write(b"\n]\n" if self._before == b",\n" else b"[]\n")
+            record = dict(zip(schema.names, map(_json_value, row), strict=True))
+            file.write(before + json.dumps(record, ensure_ascii=False).encode())
+            before = b",\n"
+    file.write(b"\n]\n" if before == b",\n" else b"[]\n")
 
 
-class ParquetWriter(Writer):
+def _write_parquet(batches: Batches, schema: pa.Schema, file: BinaryIO) -> None:
     """In row groups of `ROWS_A_GROUP` and more; as text what Arrow cannot write.
 
     That is columns with an INTERVAL, a UNION or a BIGNUM in them.
     """
+    from pyarrow import parquet
 
-    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        super().__init__(file, schema)
-        from pyarrow import parquet
+    fields = [f.with_type(pa.string()) if _is_unwritten(f.type) else f for f in schema]
+    waiting: list[pa.RecordBatch] = []
+    writer = parquet.ParquetWriter(file, pa.schema(fields))
 
-        fields = [
-            field.with_type(pa.string()) if _is_unwritten(field.type) else field for field in schema
-        ]
-        self._parquet = parquet.ParquetWriter(file, pa.schema(fields))
-        self._waiting: list[pa.RecordBatch] = []
+    def write() -> None:
+        if waiting:
+            table = pa.Table.from_batches(waiting)
+            writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            waiting.clear()
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        for place, field in enumerate(batch.schema):
-            if _is_unwritten(field.type):
-                words = _in_words(batch, place)
-                named = field.with_type(words.type).remove_metadata()
-                batch = batch.set_column(place, named, words)
-        self._waiting.append(batch)
-        if sum(waiting.num_rows for waiting in self._waiting) >= ROWS_A_GROUP:
-            self._write()
-
-    def end(self) -> None:
-        self._write()
-        self._parquet.close()
-
-    def drop(self) -> None:
+    try:
+        for batch in batches:
+            for place, field in enumerate(batch.schema):
+                if _is_unwritten(field.type):
+                    words = _in_words(batch, place)
+                    named = field.with_type(words.type).remove_metadata()
+                    batch = batch.set_column(place, named, words)
+            waiting.append(batch)
+            if sum(each.num_rows for each in waiting) >= ROWS_A_GROUP:
+                write()
+        write()
+        writer.close()
+    except BaseException:
         with suppress(OSError, ValueError):
-            self._parquet.close()
-
-    def _write(self) -> None:
-        if self._waiting:
-            table = pa.Table.from_batches(self._waiting)
-            self._parquet.write_table(table, row_group_size=max(table.num_rows, 1))
-            self._waiting.clear()
+            writer.close()
+        raise
 
 
-class TableWriter(Writer):
+def _write_table(batches: Batches, schema: pa.Schema, file: BinaryIO) -> None:
     """Aligned text of all rows; how wide a column is shows only behind the last of them."""
+    layout = TableLayout(schema.names)
 
-    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        super().__init__(file, schema)
-        self._layout = TableLayout(schema.names)
+    def put(lines: Iterable[str]) -> None:
+        file.writelines(line.encode() + b"\n" for line in lines)
+
+    with temporary_space():
+        rows = tempfile.TemporaryFile(prefix="covey-table-")  # noqa: SIM115
+        spool = pa.ipc.new_stream(rows, schema)
+    try:
+        for batch in batches:
+            layout.measure(_rows(batch))
+            with temporary_space():
+                spool.write_batch(batch)
         with temporary_space():
-            self._rows = tempfile.TemporaryFile(prefix="covey-table-")  # noqa: SIM115
-            self._spool = pa.ipc.new_stream(self._rows, schema)
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self._layout.measure(_rows(batch))
-        with temporary_space():
-            self._spool.write_batch(batch)
-
-    def end(self) -> None:
-        with temporary_space():
-            self._spool.close()
-            self._rows.seek(0)
-        self._put(self._layout.head())
-        with self._rows:
-            for batch in pa.ipc.open_stream(self._rows):
-                self._put(self._layout.line(row) for row in _rows(batch))
-
-    def drop(self) -> None:
+            spool.close()
+            rows.seek(0)
+        put(layout.head())
+        for batch in pa.ipc.open_stream(rows):
+            put(layout.line(row) for row in _rows(batch))
+    finally:
         with suppress(OSError):
-            self._rows.close()
-
-    def _put(self, lines: Iterable[str]) -> None:
-        self.file.writelines(line.encode() + b"\n" for line in lines)
+            rows.close()
 
 
 def _rows(batch: pa.RecordBatch | pa.Table) -> list[tuple[object, ...]]:
@@ -273,38 +222,38 @@ def _json_value(value: object) -> object:
     return str(value)
 
 
-WRITERS: dict[Format, type[Writer]] = {
-    Format.TABLE: TableWriter,
-    Format.CSV: CsvWriter,
-    Format.JSON: JsonWriter,
-    Format.PARQUET: ParquetWriter,
+WRITERS = {
+    Format.TABLE: _write_table,
+    Format.CSV: _write_csv,
+    Format.JSON: _write_json,
+    Format.PARQUET: _write_parquet,
 }
 
 
-def write_file(batches: Iterable[pa.RecordBatch], format: Format, file: BinaryIO) -> None:
+def write_file(batches: Batches, format: Format, file: BinaryIO) -> None:
     """Write the rows of a result; none of them is held once it is written.
+
+    Args:
+        batches: its rows.
+        format: the form.
+        file: opened for writing, in binary.
 
     Raises:
         RunError: the query failed, or there is no room for temporary files.
         OSError: the file cannot be written.
     """
-    writer: Writer | None = None
-    try:
-        for batch in _of_query(batches):
-            if format is not Format.TABLE:
-                # A file cannot hold two columns of a name.
-                batch = batch.rename_columns(distinct_names(batch.schema.names))
-            writer = writer or WRITERS[format](file, batch.schema)
-            writer.add(batch)
-        writer = writer or WRITERS[format](file, pa.schema([]))
-        writer.end()
-    except BaseException:
-        if writer is not None:
-            writer.drop()
-        raise
+    rows = _of_query(batches)
+    if format is not Format.TABLE:
+        # A file cannot hold two columns of a name.
+        rows = (batch.rename_columns(distinct_names(batch.schema.names)) for batch in rows)
+    first = list(islice(rows, 1))
+    schema = first[0].schema if first else pa.schema([])
+    rows = chain(first, rows)
+    del first  # so that it is let go once it is written
+    WRITERS[format](rows, schema, file)
 
 
-def _of_query(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _of_query(batches: Batches) -> Iterator[pa.RecordBatch]:
     """The batches; what goes wrong while they are made is no error of writing them."""
     try:
         yield from batches
@@ -312,7 +261,7 @@ def _of_query(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         raise RunError(f"The query stopped: {error}.") from error
 
 
-def head_as_text(batches: Iterable[pa.RecordBatch], width: int | None) -> str:
+def head_as_text(batches: Batches, width: int | None) -> str:
     """The first rows of a result as aligned text, and how many there are; a plan as it is.
 
     Args:
