@@ -128,8 +128,7 @@ def _stored(
     fingerprint = profile.fingerprint if engine is None else engine.fingerprint
     if store is None or fingerprint is None:
         return None
-    notes: list[str] = []
-    return StoredAnswers(store, connection.model.source.name, fingerprint, documents, notes).find
+    return StoredAnswers(store, connection.model.source.name, fingerprint, documents, []).find
 
 
 def _forecast(

@@ -95,11 +95,9 @@ class Query:
         if len(texts) == 1:
             return texts[0]
         lines = []
-        for number, (text, rewritten) in enumerate(
-            zip(texts, self._script.statements, strict=True)
-        ):
-            lines.append(f"statement {number + 1} of {len(texts)}: {one_line(rewritten.text)}")
-            lines.append(text)
+        pairs = zip(self._script.statements, texts, strict=True)
+        for number, (rewritten, text) in enumerate(pairs, 1):
+            lines += [f"statement {number} of {len(texts)}: {one_line(rewritten.text)}", text]
         return "\n".join(lines)
 
     def estimate(self) -> Estimate:

@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from covey.arrays import Int32, Int64
+from covey.arrays import Int32, Int64, ranges
 from covey.kernels.base import ForwardBatch
 
 _GAP = 64  # asking rows farther apart than this do not share a tile
@@ -242,13 +242,13 @@ def _parts(
     return tuple(parts), taken[0], taken[1]
 
 
-def _levels(ranges: Int64, members: Int64) -> list[list[int]]:
-    """Deal ranges out to levels in each of which they are disjoint, outer ones first."""
+def _levels(intervals: Int64, members: Int64) -> list[list[int]]:
+    """Deal intervals out to levels in each of which they are disjoint, outer ones first."""
     levels: list[list[int]] = []
     ends: list[int] = []
-    order = members[np.lexsort((-ranges[members, 1], ranges[members, 0]))]
+    order = members[np.lexsort((-intervals[members, 1], intervals[members, 0]))]
     for member in order.tolist():
-        first, last = ranges[member].tolist()
+        first, last = intervals[member].tolist()
         free = next((i for i, end in enumerate(ends) if end <= first), len(ends))
         if free == len(ends):
             levels.append([])
@@ -268,8 +268,7 @@ def _tiles(asked: Int64, borders: Int64, tile_rows: int) -> Int32:
     cuts = cuts[cuts < count]
     lengths = np.diff(np.append(cuts, count))
     counts = -(-lengths // tile_rows)
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    firsts = np.repeat(cuts, counts) + within * tile_rows
+    firsts = np.repeat(cuts, counts) + ranges(np.zeros_like(counts), counts) * tile_rows
     lasts = np.minimum(firsts + tile_rows, np.repeat(cuts + lengths, counts))
     return np.stack([firsts, lasts], axis=1).astype(np.int32)
 
@@ -288,8 +287,7 @@ def _own_segments(
         row, who = row[hanging], who[hanging]
         above = runs.of(row)
         counts = offsets[above + 1] - offsets[above]
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        some = kept[np.repeat(offsets[above], counts) + within]
+        some = kept[ranges(offsets[above], counts)]
         stops = np.minimum(some[:, 1], np.repeat(row + 1, counts))
         segments = np.stack([np.repeat(who, counts), some[:, 0], stops], axis=1)
         found.append(segments[segments[:, 1] < stops])
@@ -305,13 +303,13 @@ def _kept(runs: _Runs, taken: Int64) -> tuple[Int64, Int64]:
     for begin, end in taken[np.argsort(taken[:, 0])].tolist():
         edges.setdefault(int(runs.of(np.array([begin]))[0]), []).extend((begin, end))
     plain = np.ones(len(runs.starts), dtype=bool)
-    ranges: list[tuple[int, int, int]] = []
+    stretches: list[tuple[int, int, int]] = []
     for run, inner in edges.items():
         plain[run] = False
         bounds = [int(runs.starts[run]), *inner, int(runs.stops[run])]
-        ranges.extend((run, a, b) for a, b in list(pairwise(bounds))[::2] if a < b)
+        stretches.extend((run, a, b) for a, b in list(pairwise(bounds))[::2] if a < b)
     whole = np.stack([np.arange(len(plain)), runs.starts, runs.stops], axis=1)[plain]
-    kept = np.concatenate([whole, np.array(ranges, dtype=np.int64).reshape(-1, 3)])
+    kept = np.concatenate([whole, np.array(stretches, dtype=np.int64).reshape(-1, 3)])
     kept = kept[np.lexsort((kept[:, 1], kept[:, 0]))]
     offsets = np.searchsorted(kept[:, 0], np.arange(len(plain) + 1))
     return offsets, kept[:, 1:]
@@ -326,8 +324,7 @@ def _prefix_segments(
     end = np.searchsorted(asked[tiles[:, 0]], rows[:, 1])
     counts = np.maximum(end - begin, 0)
     which = np.repeat(np.arange(len(rows)), counts)
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    tile = np.repeat(begin, counts) + within
+    tile = ranges(begin, counts)
     return _by_tile(np.column_stack([tile, slots[which], rows[which]]), len(tiles))
 
 
