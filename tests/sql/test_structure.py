@@ -69,7 +69,6 @@ def test_from_gives_sources_aliases_and_join_kinds():
         "LEFT JOIN (SELECT 2) s ON c, range(5) r(i) ANTI JOIN u USING (id)"
     )
     block = blocks_of(sql)[-1]
-    assert block.sources is not None
     written = [sql[slice(*source.span)] for source in block.sources]
     assert written == ["t", "'dir/file.parquet'", "(SELECT 2)", "range(5)", "u"]
     assert [source.alias for source in block.sources] == ["x", "file", "s", "r", "u"]
@@ -123,7 +122,7 @@ def test_blocks_know_the_common_table_expressions_they_can_see():
 )
 def test_a_form_of_from_that_planning_does_not_know_is_left_with_a_reason(sql):
     block = blocks_of(sql)[-1]
-    assert block.sources is None
+    assert not block.sources
     assert block.reason
 
 
@@ -134,7 +133,6 @@ def test_operands_of_a_set_operation_are_not_alone():
 
 def test_is_distinct_from_is_no_from_clause():
     block = blocks_of("SELECT a IS NOT DISTINCT FROM b FROM t WHERE c IS DISTINCT FROM d")[0]
-    assert block.sources is not None
     assert [source.alias for source in block.sources] == ["t"]
     assert len(block.where) == 1
 

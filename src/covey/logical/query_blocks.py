@@ -123,7 +123,7 @@ class QueryBlock:
             place as in `scope`.
         union: of an operand of UNION, all of `SELECT 1 UNION ALL SELECT 2`, where columns go by
             place, all rows are kept and no operand reads the others; else None.
-        sources: the entries of FROM, None where its form is not planned.
+        sources: the entries of FROM; empty where its form is not planned.
         joins: one for each source after the first.
         reason: why it is not planned: "it has no FROM clause".
         where: conjuncts of WHERE, `a` and `b OR c` of `WHERE a AND (b OR c)`.
@@ -131,7 +131,6 @@ class QueryBlock:
         outputs: by keyword of the other clauses, their expressions that hold a call:
             `{"SELECT": (AI.SCORE(t.a),)}` of `SELECT id, AI.SCORE(t.a) AS s FROM t`.
         items: the items of SELECT that hold a call, `AI.SCORE(t.a) AS s`.
-        from_span: what stands behind FROM.
         clauses: what stands behind each keyword: `{"SELECT": "id", "LIMIT": "3", …}`.
     """
 
@@ -143,14 +142,13 @@ class QueryBlock:
     exists: bool = False
     cte: tuple[str, TextSpan] | None = None
     union: TextSpan | None = None
-    sources: tuple[TableRef, ...] | None = None
+    sources: tuple[TableRef, ...] = ()
     joins: tuple[Join, ...] = ()
     reason: str = ""
     where: tuple[Expr, ...] = ()
     having: tuple[Expr, ...] = ()
     outputs: dict[str, tuple[Expr, ...]] = field(default_factory=dict)
     items: list[TextSpan] = field(default_factory=list)
-    from_span: TextSpan | None = None
     clauses: dict[str, TextSpan] = field(default_factory=dict)
 
     @property

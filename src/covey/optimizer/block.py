@@ -61,7 +61,7 @@ class BlockPlanner:
 
     def plan(self) -> None:
         """Plan what can be planned; the rest has its reason in `work.on_demand`."""
-        if self.block.sources is None:
+        if not self.block.sources:
             raise NotPlanned(self.block.reason)
         if not self._has_work():
             raise NotPlanned("it is not in a clause that is planned")
@@ -72,13 +72,14 @@ class BlockPlanner:
                 self._ask_join(number)
         pipeline = self.pipeline = PipelinePlanner(self.rows) if self.block.inner else None
         demand = self.rows.demand if pipeline is None else pipeline.demand
+        semi_join = partial(plan_semi_join, self.rows, pipeline)
         for condition in [c for c in self.rows.wanted if c not in self.rows.asked]:
             # One that draws is evaluated by the final statement: it only has its answers.
             decides = condition not in self.rows.open
             add_operator = None
             if pipeline is not None and decides:
                 add_operator = partial(pipeline.add_operator, condition)
-            asked = self._try(condition, Context.TRUTH, demand, self._semi_join, add_operator)
+            asked = self._try(condition, Context.TRUTH, demand, semi_join, add_operator)
             if asked and decides:
                 self.rows.asked.append(condition)
         if self._plans_outputs():
@@ -135,9 +136,6 @@ class BlockPlanner:
             self.work.on_demand.update(dict.fromkeys(left, str(unplanned)))
             return False
         return True
-
-    def _semi_join(self, leaf: Expr, texts: list[str]) -> None:
-        plan_semi_join(self.rows, self.pipeline, leaf, texts)
 
     def _ask_kept(self) -> None:
         """Ask what is wanted of one source that no join fills with NULL, or of none.
@@ -212,7 +210,7 @@ class BlockPlanner:
             return self.pipeline.output(texts)
         where = [c for c in self.block.where if c not in self.rows.open]
         conditions = [self.rows.render(c) for c in where]
-        relations = self.work.edited.render(self.block.from_span)
+        relations = self.work.edited.render(self.block.clauses["FROM"])
         return Demand(self.work, self.block, relations, [*conditions, *texts])
 
 

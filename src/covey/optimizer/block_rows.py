@@ -75,7 +75,7 @@ class BlockRows:
         Raises:
             NotPlanned: a source cannot be loaded by itself, or a join draws.
         """
-        sources = self.block.sources or ()
+        sources = self.block.sources
         offered = [c.span for c in self.free if len(sources) == 1 or not self.draws(c)]
         spans = list(offered)
         for number in range(len(sources)):
@@ -141,10 +141,10 @@ class BlockRows:
 
     def relations(self) -> str:
         """FROM; where all its joins are inner, without the conditions that need answers."""
-        if self.block.from_span is None:
+        if "FROM" not in self.block.clauses:
             raise NotPlanned(self.block.reason)
         later = {c.span: ["TRUE"] for c in (self.wanted if self.block.inner else ())}
-        return self.work.edited.render(self.block.from_span, later)
+        return self.work.edited.render(self.block.clauses["FROM"], later)
 
     def only_source(self, condition: str) -> int | None:
         """A source that no join fills with NULL and that alone decides a condition."""
@@ -161,9 +161,13 @@ class BlockRows:
         # A LEFT or FULL join rejects no row.
         rejects = (JoinKind.INNER, JoinKind.RIGHT, JoinKind.SEMI, JoinKind.ANTI)
         last = max((i + 1 for i in range(plain) if joins[i].kind in rejects), default=0)
-        if not last or number > last or self.block.from_span is None:
+        if not last or number > last:
             return self.loaded[number].relation
-        return self.work.edited.render(TextSpan(self.block.from_span.start, joins[last - 1].end))
+        return self._relations_to(joins[last - 1].end)
+
+    def _relations_to(self, end: int) -> str:
+        """FROM up to a place of the text."""
+        return self.work.edited.render(TextSpan(self.block.clauses["FROM"].start, end))
 
     def relations_of(self, number: int) -> str:
         """FROM up to join `number`, as pairs that its ON may still reject.
@@ -171,10 +175,7 @@ class BlockRows:
         The join is written as a cross join: after a semi join the row ids of its source
         would be out of sight, and an outer join would add rows without a partner.
         """
-        sources, span = self.block.sources, self.block.from_span
-        if sources is None or span is None:
-            raise NotPlanned(self.block.reason)
+        sources = self.block.sources
         before = self.block.joins[number - 1].end if number else sources[0].end
         source = sources[number + 1]
-        left = self.work.edited.render(TextSpan(span.start, before))
-        return f"{left} CROSS JOIN {self.work.edited.render(source.whole)}"
+        return f"{self._relations_to(before)} CROSS JOIN {self.work.edited.render(source.whole)}"

@@ -43,24 +43,17 @@ class Demand:
         self.conditions = conditions
         self.decided = tuple(decided)
 
-    def query(self, columns: str) -> str:
-        """SELECT `columns` FROM … WHERE …"""
-        where = " AND ".join(f"({text})" for text in self.conditions)
-        return f"{self.work.with_clause(self.block)}SELECT {columns} FROM {self.relations}" + (
-            f" WHERE {where}" if where else ""
-        )
-
     def rows_of(self, sources: Sequence[LoadedSource]) -> tuple[str, Target | None]:
         """The distinct row ids of some sources, as a query; for a `Pipeline` also in any order.
 
         Raises:
             NotPlanned: DuckDB refuses the query.
         """
-        # A prompt without documents still is asked only if some row needs it.
-        row_ids = ", ".join(source.row_id for source in sources) or "0"
-        query = self.query(f"DISTINCT {row_ids}")
-        if self.work.binder.columns(query) is None:
-            raise NotPlanned("its rows depend on what stands outside its block")
+        where = " AND ".join(f"({text})" for text in self.conditions)
+        query = f"{self.work.with_clause(self.block)}SELECT DISTINCT {_row_ids(sources)} " + (
+            f"FROM {self.relations}" + (f" WHERE {where}" if where else "")
+        )
+        self.work.check_rows(query)
         return query, None
 
     def ask(self, call: AICall, loaded: list[LoadedSource]) -> None:
@@ -82,9 +75,9 @@ class Demand:
         documents = tuple(column for _, column in places)
         lookup = self.work.row_udf(call, documents, keys)
         ask = Ask(call.index, lookup, documents, keys, query, written, anchor, target=target)
-        row_ids = ", ".join(source.row_id for source in sources) or "0"
         self.work.steps.append(ask)
-        self.work.edited.replace(call.span, f"{self.work.calls[lookup].row_udf}({row_ids})")
+        udf = self.work.calls[lookup].row_udf
+        self.work.edited.replace(call.span, f"{udf}({_row_ids(sources)})")
         self.work.planned |= {call.index}
 
     def _place(
@@ -117,6 +110,11 @@ class Demand:
             self.work.steps[-1] = replace(last, stop=stop)
 
 
+def _row_ids(sources: Sequence[LoadedSource]) -> str:
+    # A prompt without documents still is asked only if some row needs it.
+    return ", ".join(source.row_id for source in sources) or "0"
+
+
 def locate(
     work: Workspace, span: TextSpan, loaded: list[LoadedSource]
 ) -> tuple[LoadedSource, DocumentColumn]:
@@ -144,9 +142,9 @@ def locate(
         raise NotPlanned("one of its documents comes from several tables at once")
     source, kind = found[0]
     _refuse_blob(kind, span, work)
-    if source.nullable and _plain_column(text) is None:
-        raise NotPlanned("a document under an outer join is not a plain column")
     names = _plain_column(text)
+    if source.nullable and names is None:
+        raise NotPlanned("a document under an outer join is not a plain column")
     own: tuple[list[str], ...] = ([], [source.source.alias.lower()])
     if names is not None and names[:-1] in own and names[-1] in source.columns and text.isascii():
         # Written alike however the user writes it, so that it is read once. DuckDB takes
@@ -163,7 +161,7 @@ def refuse_blobs(work: Workspace, block: QueryBlock, call: AICall) -> None:
         QueryError: one is a BLOB.
     """
     for span in call.arguments:
-        for source in block.sources or ():
+        for source in block.sources:
             written = work.tokens.cut(source.span)
             names = "" if source.names is None else work.tokens.cut(source.names)
             relation = f"{written} AS {quote_name(source.alias)}{names}"

@@ -165,9 +165,9 @@ def _is_whole(work: Workspace, body: TextSpan, table: TextSpan) -> bool:
 
 def _materialize_sources(work: Workspace, block: QueryBlock) -> None:
     """Load the entries of FROM that draw, and a sample of the only one."""
-    for number, source in enumerate(block.sources or ()):
+    for number, source in enumerate(block.sources):
         holds_calls = any(source.span.holds(call.span) for call in work.calls)
-        alone = "USING SAMPLE" in block.clauses and len(block.sources or ()) == 1
+        alone = "USING SAMPLE" in block.clauses and len(block.sources) == 1
         if holds_calls or not (alone or work.draws(source.whole, block)):
             continue
         with suppress(NotPlanned), work.attempt():

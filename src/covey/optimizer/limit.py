@@ -38,7 +38,7 @@ def can_prune(rows: BlockRows, direct: frozenset[int]) -> bool:
         and not rows.open
         # What the statement shows would not be what the rows were picked by.
         and not rows.work.draws(block.clauses["SELECT"], block)
-        and len(block.sources or ()) == 1
+        and len(block.sources) == 1
         and _needed(block, rows.work) is not None
         and row_by_row(block, rows.work)
     )

@@ -43,7 +43,7 @@ def simplify_outer_joins(
 
     @cache
     def rejected(condition: _Condition, source: int) -> bool:
-        return _is_null_rejecting(condition, (block.sources or ())[source], block, work)
+        return _is_null_rejecting(condition, block.sources[source], block, work)
 
     changed = any(join.kind in outer for join in block.joins)
     while changed:
@@ -97,7 +97,7 @@ def _is_null_rejecting(
     ):
         return True
     relation = _nulls(source, block, work)
-    if relation is None or work.names_other(condition.span, source.alias, block.sources or ()):
+    if relation is None or work.names_other(condition.span, source.alias, block.sources):
         return False
     prefix, nulls = work.with_clause(block), dict[TextSpan, Replacement]()
     for call in (work.calls[number] for number in condition.calls):
@@ -120,7 +120,7 @@ def _nulls(source: TableRef, block: QueryBlock, work: Workspace) -> str | None:
         return work.binder.columns(f"{prefix}SELECT * FROM {relation}") or []
 
     if any(join.merges for join in block.joins):
-        others = [s for s in block.sources or () if s is not source]
+        others = [s for s in block.sources if s is not source]
         merged = {name.lower() for other in others for name, _ in columns(other)}
     own = [(name, kind) for name, kind in columns(source) if name.lower() not in merged]
     nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote_name(name)}" for name, kind in own)

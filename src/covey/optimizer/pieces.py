@@ -26,7 +26,7 @@ def plan_pieces(work: Workspace) -> RangeQuery | None:
     if any(call.index not in work.planned for call in work.calls):
         return None
     block = next((block for block in work.blocks if block.top and block.alone), None)
-    if block is None or block.from_span is None or not _is_sum(block, work):
+    if block is None or not _is_sum(block, work):
         return None
     # The last pipeline may be that of a block inside.
     if pipeline.table not in work.tables_of(block):
@@ -36,8 +36,8 @@ def plan_pieces(work: Workspace) -> RangeQuery | None:
     if where is not None:
         confined = {where: [f"{name} AND ({work.edited.render(where)})"]}
     else:
-        relations = work.edited.render(block.from_span)
-        confined = {block.from_span: [f"{relations} WHERE {name}"]}
+        relations = block.clauses["FROM"]
+        confined = {relations: [f"{work.edited.render(relations)} WHERE {name}"]}
     before, after = work.edited.render(also=confined).split(name)
     piece = RangeQuery(before, pipeline.graph.relations[pipeline.source].row_id, after)
     return None if work.binder.columns(piece.query(0, 0)) is None else piece
@@ -48,6 +48,6 @@ def _is_sum(block: QueryBlock, work: Workspace) -> bool:
     if not set(block.clauses) <= _CLAUSES or not row_by_row(block, work):
         return False
     # A source that is a query is loaded by now.
-    sources = [source.span for source in block.sources or ()]
+    sources = [source.span for source in block.sources]
     inside = [b.span for b in work.blocks if b is not block and block.span.holds(b.span)]
     return all(any(source.holds(span) for source in sources) for span in inside)

@@ -156,8 +156,7 @@ class PipelinePlanner:
         )
         new = replace(graph, conditions=free)
         query = new.query(replace(target, conditions=own), decided)
-        if self._rows.work.binder.columns(query) is None:
-            raise NotPlanned("its rows depend on what stands outside its block")
+        self._rows.work.check_rows(query)
         known.update(free, decided, own)
 
     def _take(self) -> tuple[Ask, ...]:

@@ -21,7 +21,7 @@ from covey.optimizer.pieces import plan_pieces
 from covey.optimizer.pipeline_planner import ask_order
 from covey.optimizer.predicate_pushdown import outer_predicates
 from covey.optimizer.workspace import Workspace
-from covey.plan.nodes import UNREAD, PhysicalPlan
+from covey.plan.nodes import UNREAD, PhysicalPlan, Prune
 from covey.sql.edited_text import Edits, Replacement
 from covey.sql.extract import ExtractedCalls, udf_call
 from covey.sql.from_clause import NotPlanned
@@ -189,7 +189,8 @@ def _plan_block(block: QueryBlock, work: Workspace) -> None:
     mark = work.mark()
     try:
         BlockPlanner(work, block, direct, guards, outer).plan()
-        if work.planned == mark.planned and not work.prunes(mark):
+        prunes = any(isinstance(step, Prune) for step in work.steps[mark.steps :])
+        if work.planned == mark.planned and not prunes:
             work.revert(mark)
         for call in direct - work.planned:
             work.on_demand.setdefault(call, "DuckDB decides which rows are left for it")
@@ -211,8 +212,7 @@ def _guard(block: QueryBlock, calls: frozenset[int], guards: Guards, work: Works
     for clause, expressions in block.outputs.items():
         context = Context.TRUTH if clause in _CONDITIONS else Context.VALUE
         roots += [(expr, context) for expr in expressions]
-    wrapped = [_wrapped(guards.wrap(*root), calls, work) for root in roots]
-    wrapped = [udf_calls for udf_calls in wrapped if udf_calls]
+    wrapped = list(filter(None, (_wrapped(guards.wrap(*root), calls, work) for root in roots)))
     # The guards quote parts of the text in other places of it; where that does not bind,
     # asking more than needed is still exact.
     together = {span: new for udf_calls in wrapped for span, new in udf_calls.items()}

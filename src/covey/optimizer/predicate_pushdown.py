@@ -71,7 +71,7 @@ def _of_readers(block: QueryBlock, work: Workspace) -> list[OuterPredicate]:
         return []
     by_reader = []
     for around, number in _readers(block, work):
-        alias = quote_name((around.sources or ())[number].alias)
+        alias = quote_name(around.sources[number].alias)
         conditions = around.conditions if around.keeps(number) else ()
         lasting = (c for c in conditions if not work.draws(c.span, around))
         found = (_inside(c, span, alias, block, work) for c in lasting)
@@ -89,7 +89,7 @@ def _of_readers(block: QueryBlock, work: Workspace) -> list[OuterPredicate]:
 def _readers(block: QueryBlock, work: Workspace) -> list[tuple[QueryBlock, int]]:
     """All blocks that read a block, and in which place of FROM; empty where others may."""
     body = block.span if block.union is None else block.union
-    places = [(b, number, item) for b in work.blocks for number, item in enumerate(b.sources or ())]
+    places = [(b, number, item) for b in work.blocks for number, item in enumerate(b.sources)]
     for around, number, item in places:
         if _is_body(body, item.span, 1, work):
             named = "(" in work.edited.text[item.span.end : item.end]
@@ -142,7 +142,7 @@ def _inside(
 
 
 def _relations(block: QueryBlock, work: Workspace) -> str:
-    return ", ".join(work.relation(source) for source in block.sources or ())
+    return ", ".join(work.relation(source) for source in block.sources)
 
 
 def _items(
@@ -158,7 +158,7 @@ def _items(
     first, last = tokens.indexes(select)
     query = f"SELECT {work.edited.render(select)} FROM {_relations(block, work)}"
     own = work.columns(block, query)
-    sources = block.sources or ()
+    sources = block.sources
     if last - first == 1 and tokens[first].text == "*" and len(sources) == 1:
         alias = quote_name(sources[0].alias)
         items = [f"{alias}.{quote_name(name)}" for name, _ in own or ()]
@@ -187,7 +187,7 @@ def _without_alias(first: int, last: int, work: Workspace) -> str:
     In a SELECT without FROM an alias goes before a column of the query around it.
     """
     tokens = work.tokens
-    end = next((i for i in tokens.top_level(first, last) if tokens[i].word == "AS"), last)
+    end = next(tokens.words_at(first, last, ("AS",)), last)
     written = work.edited.render(tokens.span(first, end))
     dotted = last - first == 3 and tokens[first + 1].kind is TokenType.DOT
     return written if end < last or last - first == 1 or dotted else f"(SELECT {written})"

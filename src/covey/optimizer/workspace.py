@@ -10,7 +10,7 @@ from covey.errors import QueryError
 from covey.logical.calls import AICall
 from covey.logical.query_blocks import QueryBlock, TableRef
 from covey.logical.text_span import TextSpan
-from covey.plan.nodes import DocumentColumn, Load, Match, Prune, Step
+from covey.plan.nodes import DocumentColumn, Load, Match, Step
 from covey.sql.bind import MISTAKES
 from covey.sql.columns import named_columns
 from covey.sql.extract import ExtractedCalls
@@ -150,20 +150,9 @@ class Workspace:
         """Index of the call whose UDF by row ids a call uses: of one alike, or its own."""
         return self._row_udfs.setdefault((call.shares, documents, keys), call.index)
 
-    def prunes(self, mark: Mark) -> bool:
-        """Whether a step since the mark drops rows."""
-        return any(isinstance(step, Prune) for step in self.steps[mark.steps :])
-
-    def _read_columns(self, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """The columns of a source that the statement may read."""
-        named = self._named
-        kept = [column for column in columns if named is None or column[0].lower() in named]
-        # A source of which only the number of rows matters keeps one.
-        return kept or columns[:1]
-
     def tables_of(self, block: QueryBlock) -> list[str]:
         """The temporary tables of the sources of a block that are loaded."""
-        loaded = (self._loaded.get(source.span) for source in block.sources or ())
+        loaded = (self._loaded.get(source.span) for source in block.sources)
         return [each.load.table for each in loaded if each is not None]
 
     def names_other(self, span: TextSpan, alias: str, sources: tuple[TableRef, ...]) -> bool:
@@ -174,6 +163,15 @@ class Workspace:
     def columns(self, block: QueryBlock, query: str) -> list[tuple[str, str]] | None:
         """Names and types of a query that sees what a block does; None where it does not bind."""
         return self.binder.columns(self.with_clause(block) + query)
+
+    def check_rows(self, query: str) -> None:
+        """Let DuckDB bind a query for the rows of a block.
+
+        Raises:
+            NotPlanned: DuckDB refuses it.
+        """
+        if self.binder.columns(query) is None:
+            raise NotPlanned("its rows depend on what stands outside its block")
 
     def with_clause(self, block: QueryBlock) -> str:
         """The WITH clause that makes visible what the block can see."""
@@ -259,8 +257,6 @@ class Workspace:
         Raises:
             NotPlanned: the source depends on what stands outside it.
         """
-        if block.sources is None:
-            raise NotPlanned(block.reason)
         source = block.sources[number]
         if source.span in self._loaded:
             return self._loaded[source.span]
@@ -298,7 +294,7 @@ class Workspace:
         self, block: QueryBlock, source: TableRef, query: str, conditions: list[TextSpan]
     ) -> list[TextSpan]:
         """The conditions that a source alone can decide; `query` gives its columns."""
-        near = [s for s in conditions if not self.names_other(s, source.alias, block.sources or ())]
+        near = [s for s in conditions if not self.names_other(s, source.alias, block.sources)]
         found: list[TextSpan] = []
         # Most can be decided: they are bound together, and halves where one of them cannot.
         open_ones = [near[i : i + _AT_ONCE] for i in range(0, len(near), _AT_ONCE)][::-1]
@@ -358,7 +354,7 @@ class Workspace:
     def _sample(self, block: QueryBlock) -> TextSpan | None:
         """USING SAMPLE of a block with one source, keywords included, until it is drawn."""
         span = block.clauses.get("USING SAMPLE")
-        if span is None or len(block.sources or ()) > 1:
+        if span is None or len(block.sources) > 1:
             return None
         return self.tokens.span(self.tokens.index_at(span[0]) - 1, self.tokens.index_at(span[1]))
 
@@ -371,4 +367,7 @@ class Workspace:
             raise NotPlanned(f"{source.alias} has a column named rowid")
         if len({name.lower() for name, _ in columns}) < len(columns):
             raise NotPlanned(f"{source.alias} has two columns of one name")
-        return self._read_columns(columns)
+        named = self._named
+        kept = [column for column in columns if named is None or column[0].lower() in named]
+        # A source of which only the number of rows matters keeps one.
+        return kept or columns[:1]

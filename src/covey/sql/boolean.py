@@ -157,7 +157,7 @@ class _ExpressionReader:
     def filter(self, first: int, last: int) -> Expr | None:
         """`aggregate(arguments) FILTER (WHERE condition)`, the whole of the range."""
         tokens = self.tokens
-        word = next((i for i in tokens.top_level(first, last) if tokens[i].word == "FILTER"), None)
+        word = next(tokens.words_at(first, last, ("FILTER",)), None)
         if word is None or word - first < 3 or not tokens.in_brackets(first + 1, word):
             return None
         if not tokens.in_brackets(word + 1, last) or tokens[word + 2].word != "WHERE":

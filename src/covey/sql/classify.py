@@ -101,51 +101,53 @@ def _words(argument: Argument | None, tokens: TokenList) -> tuple[Words, ...]:
 def _refuse_together(given: Arguments, several: bool, probabilities: bool) -> None:
     """Refuse options that have no meaning beside each other."""
     options = given.options
-    if several and "top_k" in options:
-        raise given.refuse(
+    scores = "top_k" in options or probabilities
+    for name, is_wrong, reason, hint in (
+        (
             "top_k",
+            several,
             "top_k has no meaning where each label is asked for itself",
             "Leave out output_mode for the labels in order, or top_k for all that apply.",
-        )
-    if "output_mode" in options and not several and ("top_k" in options or probabilities):
-        raise given.refuse(
+        ),
+        (
             "output_mode",
+            not several and scores,
             "output_mode => 'single' gives one label, without probabilities",
             "Leave it out.",
-        )
-    if several or "threshold" not in options:
-        return
-    if "none_of_these" not in options:
-        raise given.refuse(
+        ),
+        (
             "threshold",
+            not several and "none_of_these" not in options,
             "A threshold needs a label for the rows that do not reach it",
             "Add none_of_these => 'other', or output_mode => 'multi'.",
-        )
-    if "top_k" in options or probabilities:
-        raise given.refuse(
+        ),
+        (
             "threshold",
+            not several and scores,
             "A threshold has no meaning beside probabilities and top_k",
             "Compare the probabilities in SQL.",
-        )
+        ),
+    ):
+        if is_wrong and name in options:
+            raise given.refuse(name, reason, hint)
 
 
 def _fallback(given: Arguments, labels: tuple[Label, ...]) -> str | None:
     """The label of the option none_of_these."""
-    option = given.options.get("none_of_these")
-    if option is None or option.value is False:
+    value = given.value("none_of_these")
+    if value is None or value is False:
         return None
-    if not isinstance(option.value, str) and option.value is not True:
+    text = _NONE if value is True else value
+    if not isinstance(text, str):
         raise given.wrong("none_of_these", "a label or TRUE", "Write 'other'.")
-    text = _NONE if option.value is True else option.value
-
     check_labels([*labels, Label(text)], partial(given.refuse, "none_of_these"))
     return text
 
 
 def _top_k(given: Arguments, count: int) -> int | None:
-    option = given.options.get("top_k")
-    if option is None or (type(option.value) is int and 1 <= option.value <= count):
-        return None if option is None else option.value
+    value = given.value("top_k")
+    if value is None or (type(value) is int and 1 <= value <= count):
+        return value
     raise given.wrong("top_k", f"a whole number from 1 to {count}", "Write top_k => 2.")
 
 

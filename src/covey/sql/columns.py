@@ -25,7 +25,7 @@ def named_columns(tokens: TokenList, blocks: list[QueryBlock]) -> frozenset[str]
     # Where a name is given, rather than used as a value.
     given: set[int] = set()
     for block in blocks:
-        if block.sources is None or "SELECT" not in block.clauses:
+        if not block.sources or "SELECT" not in block.clauses:
             return None
         given.update(span[0] for span in block.scope)
         for source in block.sources:

@@ -29,15 +29,15 @@ def read_examples(
     Raises:
         QueryError: an example that cannot be read, or whose answer is none.
     """
-    option = given.options.get("examples")
-    if option is None:
+    values = given.value("examples")
+    if values is None:
         return ()
-    if not isinstance(option.value, list | tuple) or not option.value:
+    if not isinstance(values, list | tuple) or not values:
         raise given.wrong("examples", "a list of inputs and answers", _HINT)
     if not arity:
         raise given.refuse("examples", "A prompt without a document has no examples", _HINT)
     found: list[Example] = []
-    for value in option.value:
+    for value in values:
         documents, answer = _parts(given, value)
         if len(documents) != arity:
             raise given.refuse(

@@ -148,17 +148,10 @@ def _read_call(
     judged = reading is not Reading.LABEL
     calibration, labelled = read_calibration(given, arity, judged)
     anchor = given.anchor(prompt.arguments)
-    if judged:
-        examples = read_examples(given, arity, (), False)
-        question = Question(
-            QuestionKind.JUDGE,
-            prompt.template,
-            arity,
-            anchor=anchor,
-            examples=examples,
-            calibration=calibration,
-        )
-    else:
+    question = Question(
+        QuestionKind.JUDGE, prompt.template, arity, anchor=anchor, calibration=calibration
+    )
+    if not judged:
         wanted = read_classification(given, raw, tokens, binder)
         reading = wanted.reading
         task = given.text("task_description")
@@ -166,23 +159,21 @@ def _read_call(
         if task is not None:
             words += (Words(task, given.options["task_description"].span, Purpose.TASK),)
         options = replace(options, fallback=wanted.fallback, top_k=wanted.top_k)
-        each = wanted.kind is QuestionKind.EACH
-        question = Question(
-            wanted.kind,
-            _task(prompt.template, task),
-            arity,
-            wanted.labels,
-            anchor,
-            wanted.method,
-            wanted.full,
-            read_examples(given, arity, wanted.labels, each),
-            calibration,
+        question = replace(
+            question,
+            kind=wanted.kind,
+            template=_task(prompt.template, task),
+            labels=wanted.labels,
+            method=wanted.method,
+            full=wanted.full,
         )
+    each = question.kind is QuestionKind.EACH
+    examples = read_examples(given, arity, question.labels, each)
     call = AICall(
         index=index,
         name=raw.function.name,
         reading=reading,
-        question=question,
+        question=replace(question, examples=examples),
         arguments=prompt.arguments,
         span=raw.span,
         name_span=raw.name_span,

@@ -79,7 +79,7 @@ def _with_column_hint(error: QueryError, blocks: list[QueryBlock], binder: Binde
     if found is None:
         return error
     table, column = found["table"], found["column"]
-    for source in (source for block in blocks for source in block.sources or ()):
+    for source in (source for block in blocks for source in block.sources):
         if source.alias.lower() != table.lower():
             continue
         query = f"SELECT * FROM {binder.edited.render(source.span)} AS {quote_name(table)}"

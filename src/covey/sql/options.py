@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from sqlglot import TokenType
 
@@ -123,16 +125,21 @@ class Arguments:
         hint = f"Did you mean {near}?" if near else f"It has {', '.join(raw.function.options)}."
         raise self._tokens.error(f"{raw.spelling} has no option {name}", span, hint)
 
+    def value(self, name: str) -> Any:
+        """The value of an option; None where it is not given."""
+        given = self.options.get(name)
+        return None if given is None else given.value
+
     def text(self, name: str) -> str | None:
         """The value of an option that is a text.
 
         Raises:
             QueryError: it is no text.
         """
-        given = self.options.get(name)
-        if given is None or isinstance(given.value, str):
-            return None if given is None else given.value
-        raise self.wrong(name, "a text", "Write it in single quotes.")
+        value = self.value(name)
+        if value is not None and not isinstance(value, str):
+            raise self.wrong(name, "a text", "Write it in single quotes.")
+        return value
 
     def flag(self, name: str) -> bool:
         """The value of an option that is TRUE or FALSE; FALSE where it is not given.
@@ -140,10 +147,10 @@ class Arguments:
         Raises:
             QueryError: it is neither.
         """
-        given = self.options.get(name)
-        if given is None or isinstance(given.value, bool):
-            return given is not None and given.value
-        raise self.wrong(name, "TRUE or FALSE", "Write TRUE.")
+        value = self.value(name)
+        if value is not None and not isinstance(value, bool):
+            raise self.wrong(name, "TRUE or FALSE", "Write TRUE.")
+        return bool(value)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str | None:
         """The value of an option that is one of some texts, in lower case.
@@ -151,14 +158,16 @@ class Arguments:
         Raises:
             QueryError: it is none of them.
         """
-        given = self.options.get(name)
-        if given is None:
-            return None
-        if isinstance(given.value, str) and given.value.lower() in choices:
-            return given.value.lower()
-        *others, last = (repr(choice) for choice in choices)
-        what = f"{', '.join(others)} or {last}" if others else last
-        raise self.wrong(name, what, "Write it in single quotes.")
+        value = self.value(name)
+        lower = value.lower() if isinstance(value, str) else value
+        return self._one_of(name, lower, choices, "Write it in single quotes.")
+
+    def _one_of(self, name: str, value: Any, choices: Sequence[str], hint: str) -> str | None:
+        """The value of an option, None or one of some texts."""
+        if value is None or value in choices:
+            return cast(str | None, value)
+        *others, last = map(repr, choices)
+        raise self.wrong(name, f"{', '.join(others)} or {last}", hint)
 
     def refuse(self, name: str, reason: str, hint: str) -> QueryError:
         """An error at the place of an option."""
@@ -170,19 +179,18 @@ class Arguments:
         Raises:
             QueryError: it names none of the prompt's documents.
         """
-        given = self.options.get("anchor")
-        if given is None:
+        value = self.value("anchor")
+        if value is None:
             return 0
-        value = given.value
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(arguments):
             return value
         for number, (start, end) in enumerate(arguments):
             alias = self._tokens.text[start:end].partition(".")[0].strip().strip('"')
             if isinstance(value, str) and alias.lower() == value.lower():
                 return number
-        raise self._tokens.error(
+        raise self.refuse(
+            "anchor",
             f"The anchor {shown(value)} is none of the prompt's documents",
-            given.span,
             "Give a placeholder's number, or the alias before an argument's column.",
         )
 
@@ -201,51 +209,44 @@ class Arguments:
         )
 
     def _long_documents(self) -> LongDocuments:
-        chosen = self.options.get("long_documents")
-        if chosen is None:
-            return LongDocuments.ERROR
-        if chosen.value not in [choice.value for choice in LongDocuments]:
-            raise self.wrong(
-                "long_documents",
-                "'error', 'truncate' or 'split'",
-                "'error' makes a row fail whose document is longer than the model's context; "
-                "'truncate' asks about its beginning, 'split' about each part.",
-            )
-        return LongDocuments(chosen.value)
+        chosen = self._one_of(
+            "long_documents",
+            self.value("long_documents"),
+            [choice.value for choice in LongDocuments],
+            "'error' makes a row fail whose document is longer than the model's context; "
+            "'truncate' asks about its beginning, 'split' about each part.",
+        )
+        return LongDocuments.ERROR if chosen is None else LongDocuments(chosen)
 
     def _share(self, name: str) -> float | None:
-        given = self.options.get(name)
-        if given is None:
+        value = self.value(name)
+        if value is None:
             return None
-        if isinstance(given.value, bool) or not _is_share(given.value):
+        try:
+            share = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            share = math.nan
+        if not 0.0 <= share <= 1.0:
             raise self.wrong(name, "a number from 0 to 1", "Write it as 0.25.")
-        return float(given.value)
+        return share
 
     def _on_error(self) -> OnError:
-        chosen = self.options.get("on_error")
-        if chosen is not None and chosen.value not in [choice.value for choice in OnError]:
-            raise self.wrong(
-                "on_error",
-                "'null', 'fail' or 'value'",
-                "'null' makes a failed row NULL and counts it; 'fail' ends the query; 'value' "
-                "gives a struct of value and error.",
-            )
-        wanted = OnError.VALUE if self.flag("return_error_details") else None
+        chosen = self._one_of(
+            "on_error",
+            self.value("on_error"),
+            [choice.value for choice in OnError],
+            "'null' makes a failed row NULL and counts it; 'fail' ends the query; 'value' "
+            "gives a struct of value and error.",
+        )
+        details = self.flag("return_error_details")
         if chosen is None:
-            return wanted or OnError.NULL
-        if wanted not in (None, OnError(chosen.value)):
+            return OnError.VALUE if details else OnError.NULL
+        if details and chosen != OnError.VALUE.value:
             reason = "on_error and return_error_details contradict each other"
             raise self.refuse("return_error_details", reason, "Leave one of them out.")
-        return OnError(chosen.value)
+        return OnError(chosen)
 
     def wrong(self, name: str, what: str, hint: str) -> QueryError:
         """An error about an option's value."""
         value = shown(self.options[name].value)
         return self.refuse(name, f"The option {name} must be {what}, not {value}", hint)
-
-
-def _is_share(value: Any) -> bool:
-    try:
-        return 0.0 <= float(value) <= 1.0
-    except (TypeError, ValueError):
-        return False

@@ -58,17 +58,13 @@ class _Finder:
         The FROM of a statement that changes rows names the table it changes: that one
         must not be replaced.
         """
-        top = None
-        if changes_rows(self.tokens) and self.tokens[0].word != "INSERT":
-            self.inside(0, len(self.tokens), _Query(0, 0))
-        else:
-            for i in self.tokens.top_level(0, len(self.tokens)):
-                if self.tokens[i].word in QUERY_STARTS:
-                    top = _Query(i, query_end(self.tokens, i))
-                    self.todo.append(top)
-                    break
-                if self.tokens.is_open(i):
-                    self.inside(i, self.tokens.partner[i], _Query(0, 0))
+        tokens, top, start = self.tokens, None, len(self.tokens)
+        if tokens.word(0) == "INSERT" or not changes_rows(tokens):
+            start = next(tokens.words_at(0, start, QUERY_STARTS), start)
+        self.inside(0, start, _Query(0, 0))
+        if start < len(tokens):
+            top = _Query(start, query_end(tokens, start))
+            self.todo.append(top)
         while self.todo:
             query = self.todo.pop()
             self.query(query, query is top)
@@ -87,9 +83,7 @@ class _Finder:
         if self.tokens[query.first].word == "WITH":
             query = self.with_clause(query)
         first, last = query.first, query.last
-        cuts = [
-            i for i in self.tokens.top_level(first, last) if self.tokens[i].word in SET_OPERATIONS
-        ]
+        cuts = list(self.tokens.words_at(first, last, SET_OPERATIONS))
         union = None if query.recursive else self.union(first, cuts, last)
         for begin, end in zip([first, *(i + 1 for i in cuts)], [*cuts, last], strict=True):
             if begin < end:
@@ -149,10 +143,8 @@ class _Finder:
         if "FROM" not in ranges:
             block.reason = "it has no FROM clause"
             return
-        start, stop = ranges["FROM"]
-        block.from_span = self.tokens.span(start, stop)
         try:
-            block.sources, block.joins = read_from(self.tokens, start, stop, self.calls)
+            block.sources, block.joins = read_from(self.tokens, *ranges["FROM"], self.calls)
         except NotPlanned as unplanned:
             block.reason = str(unplanned)
 
@@ -162,10 +154,7 @@ class _Finder:
             first += 1
         found = []
         for start, stop in self.tokens.split(first, last, TokenType.COMMA):
-            for i in self.tokens.top_level(start, stop):
-                if i > start and self.tokens[i].word == "AS":
-                    stop = i
-                    break
+            stop = next(self.tokens.words_at(start, stop, ("AS",)), stop)
             if start < stop:
                 expr = read_expression(self.tokens, start, stop, self.calls)
                 if expr.calls:
@@ -191,7 +180,7 @@ class _Finder:
             word = tokens[i].word
             if i > first and tokens[i - 1].kind is TokenType.DOT:
                 continue
-            if word == "USING" and i + 1 < last and tokens[i + 1].word == "SAMPLE":
+            if word == "USING" and tokens.word(i + 1) == "SAMPLE":
                 word = "USING SAMPLE"
             # The FROM of IS [NOT] DISTINCT FROM begins nothing.
             compares = tokens.word(i - 1) == "DISTINCT" and tokens.word(i - 2) in ("IS", "NOT")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, overload
@@ -207,6 +207,10 @@ class TokenList(Sequence[Token]):
         while i < end:
             yield i
             i = self.partner[i] + 1 if self.is_open(i) else i + 1
+
+    def words_at(self, start: int, end: int, words: Container[str]) -> Iterator[int]:
+        """Indexes of some words among the tokens of `top_level`."""
+        return (i for i in self.top_level(start, end) if self.tokens[i].word in words)
 
     def level_before(self, index: int) -> Iterable[int]:
         """Indexes of the tokens before one, backwards, as far as the bracket around it.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, lru_cache
@@ -254,12 +254,9 @@ def _classified(
                 found = _of_definition(definition, functions, views)
                 if found > known.get(name, Changes.NEVER):
                     known[name], grown = found, True
-        through = {name for name in called if called[name] & aggregates}
-        grown = grown or not through <= aggregates
-        aggregates |= through
     one_value = {name for name, found in functions.items() if found is Changes.WITH_STATEMENT}
     of_statement = frozenset(one_value - called.keys() - own - {_READS_CLOCK})
-    return Catalogue(functions, views, of_statement, own, frozenset(aggregates))
+    return Catalogue(functions, views, of_statement, own, _through(aggregates, called.items()))
 
 
 def _called(definition: str) -> set[str]:
@@ -276,11 +273,13 @@ def _calling(defined: tuple[tuple[str, str], ...]) -> frozenset[str]:
         if _called(text) or _of_definition(text, {}, {}) is not Changes.NEVER
     }
     words = [(name, {word for word, _ in _WORD.findall(text.lower())}) for name, text in defined]
-    grown = True
-    while grown:
-        through = {name for name, read in words if read & found}
-        grown = not through <= found
-        found |= through
+    return _through(found, words)
+
+
+def _through(found: set[str], named: Collection[tuple[str, set[str]]]) -> frozenset[str]:
+    """Some names, and those whose definitions name one of them, through others too."""
+    while through := {name for name, words in named if words & found} - found:
+        found = found | through
     return frozenset(found)
 
 
