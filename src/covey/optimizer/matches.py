@@ -23,7 +23,7 @@ from covey.logical.query_blocks import QueryBlock
 from covey.optimizer.block_rows import BlockRows
 from covey.optimizer.pipeline_planner import PipelinePlanner
 from covey.optimizer.workspace import Workspace
-from covey.plan.join_graph import Condition, JoinGraph, Target
+from covey.plan.join_graph import Target
 from covey.plan.nodes import Match, Operator
 
 
@@ -34,10 +34,9 @@ def plan_matches(rows: BlockRows, pipeline: PipelinePlanner) -> None:
     judged = {operator.passes.sources for operator in pairs if operator.passes is not None}
     if len(judged) < 2 or not _allows(block, work) or not _all_planned(rows):
         return
-    decided = [operator.passes for operator in pipeline.operators if operator.passes is not None]
     # Behind a comma an ON sees only its own entry of FROM: there it does not bind.
     with suppress(QueryError), work.attempt():
-        names = [_match(operator, pipeline.graph, decided, work) for operator in pairs]
+        names = [_match(operator, pipeline, work) for operator in pairs]
         # In front of FROM, where every ON can see them.
         first = rows.loaded[0].source.span
         tables = "".join(f"{name} CROSS JOIN " for name in names)
@@ -69,11 +68,12 @@ def _allows(block: QueryBlock, work: Workspace) -> bool:
     return "COLUMNS" not in text and all(text[i - 2 : i] == ["COUNT", "("] for i in stars)
 
 
-def _match(operator: Operator, graph: JoinGraph, decided: list[Condition], work: Workspace) -> str:
+def _match(operator: Operator, pipeline: PipelinePlanner, work: Workspace) -> str:
     """Add the step for one condition and put its pairs in its place; returns their table."""
     (ask,) = [ask for ask in operator.asks if ask.call == operator.call]
     places = tuple(sorted(operator.passes.sources)) if operator.passes is not None else ()
-    own = tuple(c for c in (*graph.conditions, *decided) if c.sources <= set(places))
+    graph = pipeline.graph
+    own = tuple(c for c in (*graph.conditions, *pipeline.decided) if c.sources <= set(places))
     pairs = replace(graph, outer=0, conditions=own).query(Target(places), [])
     name = work.new_name("match")
     names = (f"{name}_left", f"{name}_right")

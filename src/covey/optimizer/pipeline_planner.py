@@ -27,12 +27,15 @@ class PipelinePlanner:
 
     Args:
         rows: the block, its sources loaded.
+
+    Attributes:
+        operators: of the conditions so far, in order.
     """
 
     def __init__(self, rows: BlockRows) -> None:
         self._rows = rows
         self._first = self._taken = len(rows.work.steps)
-        self._operators: list[Operator] = []
+        self.operators: list[Operator] = []
         self._sources = list(rows.loaded)
         self._needed = enough_rows(rows)
         self._prefix = rows.work.with_clause(rows.block)
@@ -41,19 +44,15 @@ class PipelinePlanner:
         self._free = [self._condition(text) for text in rows.conditions()]
 
     @property
-    def _decided(self) -> list[Condition]:
-        return [operator.passes for operator in self._operators if operator.passes is not None]
+    def decided(self) -> list[Condition]:
+        """The conditions that operators decide."""
+        return [operator.passes for operator in self.operators if operator.passes is not None]
 
     @property
     def graph(self) -> JoinGraph:
         """The sources, and what needs no model."""
         relations = tuple(Relation(s.load.table, s.alias) for s in self._sources)
         return JoinGraph(self._prefix, relations, len(self._rows.loaded), tuple(self._free))
-
-    @property
-    def operators(self) -> tuple[Operator, ...]:
-        """The conditions so far, in order."""
-        return tuple(self._operators)
 
     def demand(self, texts: Sequence[str]) -> Demand:
         """The rows that pass all conditions so far, and `texts`."""
@@ -86,15 +85,15 @@ class PipelinePlanner:
         """
         passes, calls = self._condition(self._rows.render(condition)), self._rows.work.calls
         hint, call = selectivity_hint(condition, calls), whole_call(condition, calls)
-        self._operators.append(Operator(self._take(), passes, hint, call))
+        self.operators.append(Operator(self._take(), passes, hint, call))
 
     def close(self) -> None:
         """Gather the asks since the opening into one step."""
         rows, steps = self._rows, self._rows.work.steps
         outputs = self._take()
         if outputs:
-            self._operators.append(Operator(outputs, None))
-        asks = tuple(ask for operator in self._operators for ask in operator.asks)
+            self.operators.append(Operator(outputs, None))
+        asks = tuple(ask for operator in self.operators for ask in operator.asks)
         if not asks:
             return
         others: list[Step] = [s for s in steps[self._first :] if not isinstance(s, Ask)]
@@ -109,9 +108,7 @@ class PipelinePlanner:
         columns = [column for ask in asks for column in ask.documents if column.table == table]
         column = columns[0] if columns else None
         shown = None if outputs else self._shown()
-        pipeline = Pipeline(
-            tuple(self._operators), self.graph, source, column, needed, found, shown
-        )
+        pipeline = Pipeline(tuple(self.operators), self.graph, source, column, needed, found, shown)
         steps[self._first :] = [*others, pipeline]
 
     def _shown(self) -> frozenset[int] | None:
@@ -141,7 +138,7 @@ class PipelinePlanner:
         places = tuple(self._sources.index(source) for source in sources)
         target = Target(places, tuple(conditions), inner)
         self._check(target)
-        return self.graph.query(target, self._decided), target
+        return self.graph.query(target, self.decided), target
 
     def _check(self, target: Target) -> None:
         """Let DuckDB bind what is new in the query of a target: the rest it has bound before.
@@ -152,7 +149,7 @@ class PipelinePlanner:
         known, graph = self._bound, self.graph
         free, decided, own = (
             tuple(c for c in conditions if c not in known)
-            for conditions in (graph.conditions, self._decided, target.conditions)
+            for conditions in (graph.conditions, self.decided, target.conditions)
         )
         new = replace(graph, conditions=free)
         query = new.query(replace(target, conditions=own), decided)

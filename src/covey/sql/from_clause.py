@@ -48,7 +48,8 @@ class _FromReader:
             sources.append(self.source())
             if self.word() == "USING":
                 merges = True
-                self.at = self.tokens.partner[self.at + 1] + 1
+                self.at += 1
+                self.bracket()
             on = self.condition() if self.word() == "ON" else ()
             span = None if words is None else self.tokens.span(*words)
             joins.append(Join(kind, on, self.tokens[self.at - 1].end, merges, span))
@@ -73,7 +74,7 @@ class _FromReader:
         if kind is TokenType.L_PAREN:
             if self.word(1) not in QUERY_STARTS:
                 raise NotPlanned("a join in brackets")
-            self.at = self.tokens.partner[self.at] + 1
+            self.bracket()
             name = None
         elif kind is TokenType.STRING:
             name = PurePath(self.tokens[start].text).name.partition(".")[0]
@@ -84,7 +85,7 @@ class _FromReader:
             raise NotPlanned(f"{self.tokens.cut(self.tokens.span(start, start + 1))} …")
         span = self.tokens.span(start, self.at)
         alias = self.alias()
-        names = None if alias is None else self.column_names()
+        names = None if alias is None else self.bracket()
         sample = self.sample()
         end = self.tokens[self.at - 1].end
         name = alias or name or "unnamed_subquery"
@@ -96,18 +97,16 @@ class _FromReader:
             return None
         start = self.at
         self.at += 1
-        if self.names() and self.at + 1 < self.last and self.tokens.is_open(self.at + 1):
+        if self.names() and self.tokens.kind(self.at + 1) is TokenType.L_PAREN:
             self.at += 1
-        if self.at < self.last and self.tokens.is_open(self.at):
-            self.at = self.tokens.partner[self.at] + 1
-        else:
+        if self.bracket() is None:
             self.at += 1
             if self.kind() is TokenType.MOD or self.word() in ("ROWS", "PERCENT"):
                 self.at += 1
-            if self.kind() is TokenType.L_PAREN:
-                self.at = self.tokens.partner[self.at] + 1
+            self.bracket()
         if self.word() == "REPEATABLE":
-            self.at = self.tokens.partner[self.at + 1] + 1
+            self.at += 1
+            self.bracket()
         return self.tokens.span(start, self.at)
 
     def path(self) -> str:
@@ -117,8 +116,7 @@ class _FromReader:
         while self.kind() is TokenType.DOT:
             name = self.tokens[self.at + 1].text
             self.at += 2
-        if self.kind() is TokenType.L_PAREN:
-            self.at = self.tokens.partner[self.at] + 1
+        self.bracket()
         return name
 
     def alias(self) -> str | None:
@@ -130,8 +128,8 @@ class _FromReader:
         self.at += 1
         return alias
 
-    def column_names(self) -> TextSpan | None:
-        """Names in brackets behind an alias."""
+    def bracket(self) -> TextSpan | None:
+        """Read brackets and what they hold, if they stand here."""
         if self.kind() is not TokenType.L_PAREN:
             return None
         start = self.at
