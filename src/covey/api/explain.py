@@ -13,7 +13,6 @@ from typing import Any
 
 from covey.estimate.figures import Range, megabytes, money, seconds, share, size
 from covey.estimate.forecast import NOT_LOADED, CallForecast, Forecast
-from covey.estimate.scenarios import Selectivity
 from covey.execution.report import OperatorReport, Report
 from covey.plan.decisions import Decision
 from covey.plan.nodes import Ask, Load, Match, PhysicalPlan, Pipeline, Prune, Step
@@ -201,13 +200,10 @@ def _expected(known: CallForecast) -> Iterator[str]:
     text = f"    {prompts} {'prompt' if prompts == '1' else 'prompts'}"
     yield text + ("" if known.length is None else f" of {known.length:,.0f} tokens")
     if selectivity is not None:
-        yield f"    selectivity {_selectivity(selectivity)}"
-
-
-def _selectivity(found: Selectivity) -> str:
-    if not found.known:
-        return "not known before it runs: 0% to 100%"
-    return f"{found.shown(share, known=True)}, {_SOURCES[found.source]}"
+        shown = "not known before it runs: 0% to 100%"
+        if selectivity.known:
+            shown = f"{selectivity.shown(share, known=True)}, {_SOURCES[selectivity.source]}"
+        yield f"    selectivity {shown}"
 
 
 def _figures(forecast: Forecast, actual: Mapping[str, float | None] | None) -> Iterator[str]:

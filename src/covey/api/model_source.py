@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 from covey.engine.base import ModelSource
@@ -25,14 +24,21 @@ def model_source(model: Any, fast: str | Iterable[str] = ()) -> ModelSource:
     Raises:
         InputError: the argument is of no kind that names a model, or `fast` names nothing
             known or stands beside a model that says itself how it is computed.
-        ModelError: there is no such model.
+        ModelError: there is no such model, or a path holds none.
     """
     if model is None:
         return LocalModel(GPU_DEFAULT if has_cuda() else CPU_DEFAULT, fast=fast)
     if isinstance(model, str | PathLike):
         source = LocalModel(fspath(model), fast=fast)
         if is_path(fspath(model)):
-            _check_path(user_path(fspath(model)))
+            # Refused when the user names it, and not at the first query.
+            path = user_path(fspath(model))
+            if not is_there(path):
+                raise ModelError(
+                    f"There is no model at {path}. Name a .gguf file, a folder with safetensors, "
+                    "or one of the names that `covey models` lists."
+                )
+            ModelFiles(path)
         return source
     if fast:
         raise InputError(
@@ -46,17 +52,3 @@ def model_source(model: Any, fast: str | Iterable[str] = ()) -> ModelSource:
         f"A model is a name, a path or a PlantedModel, not of type {type(model).__name__}. "
         "`covey models` lists the names."
     )
-
-
-def _check_path(path: Path) -> None:
-    """Refuse a path that holds no model, when the user names it and not at the first query.
-
-    Raises:
-        ModelError: there is nothing there, or it is of no kind that holds weights.
-    """
-    if not is_there(path):
-        raise ModelError(
-            f"There is no model at {path}. Name a .gguf file, a folder with safetensors, or one "
-            "of the names that `covey models` lists."
-        )
-    ModelFiles(path)
