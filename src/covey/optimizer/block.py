@@ -143,7 +143,7 @@ class BlockPlanner:
         It holds of all rows of the result, so that it goes before the joins.
         """
         for text in self.rows.conditions():
-            alone = self.work.binder.columns(f"SELECT ({text})") is not None
+            alone = self.work.binder.binds(f"SELECT ({text})")
             number = None if alone else self.rows.only_source(text)
             if alone or number is not None:
                 self._kept.append((number, text))

@@ -94,12 +94,11 @@ class BlockRows:
         if self.block.inner and self._are_connected(left) and any(map(self.draws, left)):
             relations = ", ".join(source.relation for source in self.loaded)
             materialize_rows(self.work, self.block, self.loaded, relations, left)
-        self.open = [c for c in self.block.conditions if self._stays_open(c)]
+        self.open = [
+            c for c in self.block.conditions if c.span not in self._pushed and self.draws(c)
+        ]
         self._left = [c for c in self.free if c in self.open]
         self.free = [c for c in self.free if c not in self.open]
-
-    def _stays_open(self, condition: Expr) -> bool:
-        return condition.span not in self._pushed and self.draws(condition)
 
     def _draw_join(self, number: int, on: tuple[Expr, ...]) -> bool:
         """Draw the pairs of an outer join."""
@@ -112,16 +111,13 @@ class BlockRows:
     def _are_connected(self, conditions: list[Expr]) -> bool:
         """Whether conditions tie all sources together, or there are but two."""
         near = [
-            {n for n, s in enumerate(self.loaded) if self._names(condition, s)}
-            for condition in conditions
+            {n for n, s in enumerate(self.loaded) if s.source.alias.lower() in names}
+            for names in (self.work.tokens.qualifiers(c.span) for c in conditions)
         ]
         group = {0}
         for _ in self.loaded:
             group = group.union(*(each for each in near if each & group))
         return len(self.loaded) < 3 or len(group) == len(self.loaded)
-
-    def _names(self, condition: Expr, source: LoadedSource) -> bool:
-        return source.source.alias.lower() in self.work.tokens.qualifiers(condition.span)
 
     def render(self, expr: Expr) -> str:
         return self.work.edited.render(expr.span)

@@ -32,7 +32,7 @@ def is_constant(condition: Expr, work: Workspace) -> bool:
     if not condition.calls or any(work.calls[i].arguments for i in condition.calls):
         return False
     text = work.edited.render(condition.span)
-    return work.binder.columns(f"SELECT ({text})") is not None
+    return work.binder.binds(f"SELECT ({text})")
 
 
 def _is_fed(block: QueryBlock, condition: Expr, work: Workspace) -> bool:

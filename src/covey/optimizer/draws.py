@@ -79,7 +79,7 @@ def materialize_rows(
     columns = ", ".join(f"{own} AS {name}" for own, name in zip(ids, names, strict=True))
     where = " AND ".join(f"({work.edited.render(c.span)})" for c in conditions)
     query = f"{work.with_clause(block)}SELECT {columns} FROM {relations} WHERE {where}"
-    if work.binder.columns(query) is None:
+    if not work.binder.binds(query):
         return False
     read = [*block.scope, *(c.span for c in conditions), *(s.source.span for s in sources)]
     load = work.add_load("drawn rows", query, [(name, "BIGINT") for name in names], read)

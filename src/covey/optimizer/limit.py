@@ -65,7 +65,7 @@ def plan_prune(rows: BlockRows) -> None:
     picked = work.edited.render(block.span, picking)
     query = f"SELECT {name} FROM ({work.with_clause(block)}{picked})"
     read = work.tables_in(work.applied(*block.scope, block.span))
-    if work.binder.columns(query) is not None:
+    if work.binder.binds(query):
         work.steps.append(Prune(source.load.table, query, read))
 
 

@@ -24,19 +24,19 @@ from covey.optimizer.block_rows import BlockRows
 from covey.optimizer.pipeline_planner import PipelinePlanner
 from covey.optimizer.workspace import Workspace
 from covey.plan.join_graph import Target
-from covey.plan.nodes import Match, Operator
+from covey.plan.nodes import Ask, Match, Operator
 
 
 def plan_matches(rows: BlockRows, pipeline: PipelinePlanner) -> None:
     """Add the steps that gather pairs, and put the pairs into a statement that is planned."""
     work, block = rows.work, rows.block
-    pairs = [operator for operator in pipeline.operators if _judges_pairs(operator)]
-    judged = {operator.passes.sources for operator in pairs if operator.passes is not None}
+    pairs = _pairs(pipeline.operators)
+    judged = {places for _, places in pairs}
     if len(judged) < 2 or not _allows(block, work) or not _all_planned(rows):
         return
     # Behind a comma an ON sees only its own entry of FROM: there it does not bind.
     with suppress(QueryError), work.attempt():
-        names = [_match(operator, pipeline, work) for operator in pairs]
+        names = [_match(ask, places, pipeline, work) for ask, places in pairs]
         # In front of FROM, where every ON can see them.
         first = rows.loaded[0].source.span
         tables = "".join(f"{name} CROSS JOIN " for name in names)
@@ -44,12 +44,15 @@ def plan_matches(rows: BlockRows, pipeline: PipelinePlanner) -> None:
         work.binder.check()
 
 
-def _judges_pairs(operator: Operator) -> bool:
-    return (
-        operator.call is not None
-        and operator.passes is not None
-        and len(operator.passes.sources) == 2
-    )
+def _pairs(operators: list[Operator]) -> list[tuple[Ask, tuple[int, ...]]]:
+    """The calls that are a condition on two sources each, and which sources."""
+    return [
+        (ask, tuple(sorted(operator.passes.sources)))
+        for operator in operators
+        if operator.passes is not None and len(operator.passes.sources) == 2
+        for ask in operator.asks
+        if ask.call == operator.call
+    ]
 
 
 def _all_planned(rows: BlockRows) -> bool:
@@ -68,10 +71,8 @@ def _allows(block: QueryBlock, work: Workspace) -> bool:
     return "COLUMNS" not in text and all(text[i - 2 : i] == ["COUNT", "("] for i in stars)
 
 
-def _match(operator: Operator, pipeline: PipelinePlanner, work: Workspace) -> str:
+def _match(ask: Ask, places: tuple[int, ...], pipeline: PipelinePlanner, work: Workspace) -> str:
     """Add the step for one condition and put its pairs in its place; returns their table."""
-    (ask,) = [ask for ask in operator.asks if ask.call == operator.call]
-    places = tuple(sorted(operator.passes.sources)) if operator.passes is not None else ()
     graph = pipeline.graph
     own = tuple(c for c in (*graph.conditions, *pipeline.decided) if c.sources <= set(places))
     pairs = replace(graph, outer=0, conditions=own).query(Target(places), [])

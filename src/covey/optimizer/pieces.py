@@ -40,7 +40,7 @@ def plan_pieces(work: Workspace) -> RangeQuery | None:
         confined = {relations: [f"{work.edited.render(relations)} WHERE {name}"]}
     before, after = work.edited.render(also=confined).split(name)
     piece = RangeQuery(before, pipeline.graph.relations[pipeline.source].row_id, after)
-    return None if work.binder.columns(piece.query(0, 0)) is None else piece
+    return piece if work.binder.binds(piece.query(0, 0)) else None
 
 
 def _is_sum(block: QueryBlock, work: Workspace) -> bool:

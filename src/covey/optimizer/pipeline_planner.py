@@ -105,8 +105,8 @@ class PipelinePlanner:
             found = Target(tuple(range(len(rows.loaded))))
         needed = None if found is None else self._needed
         table = rows.loaded[source].load.table
-        columns = [column for ask in asks for column in ask.documents if column.table == table]
-        column = columns[0] if columns else None
+        documents = (column for ask in asks for column in ask.documents)
+        column = next((each for each in documents if each.table == table), None)
         shown = None if outputs else self._shown()
         pipeline = Pipeline(tuple(self.operators), self.graph, source, column, needed, found, shown)
         steps[self._first :] = [*others, pipeline]
@@ -118,9 +118,7 @@ class PipelinePlanner:
         if shown is None or rows.open:
             return None
         # A pair that was not asked must not pass for one that was.
-        if len(rows.asked) < len(rows.wanted):
-            return None
-        if not reject_unanswered(rows.wanted, work):
+        if len(rows.asked) < len(rows.wanted) or not reject_unanswered(rows.wanted, work):
             return None
         return self._needed_by(f"SELECT {shown}", range(len(rows.loaded)))
 
@@ -196,7 +194,7 @@ class PipelinePlanner:
         sources = [self._sources[i] for i in among]
         relations = ", ".join(f"{s.load.table} AS {s.alias}" for s in sources)
         whole = f"{self._prefix}{query}" + (f" FROM {relations}" if sources else "")
-        return self._rows.work.binder.columns(whole) is not None
+        return self._rows.work.binder.binds(whole)
 
 
 class _PipelineDemand(Demand):
@@ -252,12 +250,10 @@ def selectivity_hint(expr: Expr, calls: Sequence[AICall]) -> float | None:
         return None if call is None else calls[call].options.selectivity
     if expr.kind not in (Kind.AND, Kind.OR, Kind.NOT):
         return None
-    known = []
-    for part in expr.parts:
-        hint = selectivity_hint(part, calls)
-        if hint is None:
-            return None
-        known.append(hint)
+    hints = (selectivity_hint(part, calls) for part in expr.parts)
+    known = [hint for hint in hints if hint is not None]
+    if len(known) < len(expr.parts):
+        return None
     if expr.kind is Kind.AND:
         return math.prod(known)
     failing = math.prod(1.0 - hint for hint in known)

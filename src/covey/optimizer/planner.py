@@ -119,7 +119,7 @@ def _rehearsal(work: Workspace, effects: bool, on_demand: bool) -> str | None:
     # Answers to one draw are no answers to the next.
     draws = on_demand and work.changes(span, (), traces) >= Changes.WITH_ROW
     text = work.edited.render(span, {call: ["NULL"] for call in traces})
-    bound = not traces or work.binder.columns(text) is not None
+    bound = not traces or work.binder.binds(text)
     return text if bound and not draws else None
 
 

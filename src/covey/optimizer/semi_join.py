@@ -66,10 +66,8 @@ def exists_block(leaf: Expr, work: Workspace) -> QueryBlock | None:
     if len(inside) < 4 or inside[0].word != "EXISTS":
         return None
     body = (inside[2].start, inside[-2].end)
-    for block in work.blocks:
-        if block.span == body and set(block.clauses) <= _ALLOWED:
-            return block
-    return None
+    found = (b for b in work.blocks if b.span == body and set(b.clauses) <= _ALLOWED)
+    return next(found, None)
 
 
 def _pairs(

@@ -170,7 +170,7 @@ class Workspace:
         Raises:
             NotPlanned: DuckDB refuses it.
         """
-        if self.binder.columns(query) is None:
+        if not self.binder.binds(query):
             raise NotPlanned("its rows depend on what stands outside its block")
 
     def with_clause(self, block: QueryBlock) -> str:
@@ -301,7 +301,7 @@ class Workspace:
         while open_ones:
             some = open_ones.pop()
             texts = (f"({self.edited.render(span)})" for span in some)
-            if self.binder.columns(f"{query} WHERE {' AND '.join(texts)}") is not None:
+            if self.binder.binds(f"{query} WHERE {' AND '.join(texts)}"):
                 found += some
             elif len(some) > 1:
                 half = len(some) // 2

@@ -199,7 +199,7 @@ class Binder:
         text, offsets = self.edited.render_mapped(also=also)
         kinds = statement_kinds(self._connection, text)
         # A relation is only bound; EXPLAIN, which optimises too, takes six times as long.
-        if kinds == [duckdb.StatementType.SELECT] and self.columns(text) is not None:
+        if kinds == [duckdb.StatementType.SELECT] and self.binds(text):
             return
         try:
             self._connection.execute(f"EXPLAIN {text}").fetchall()
@@ -224,6 +224,10 @@ class Binder:
         except MISTAKES:
             return None
         return list(zip(relation.columns, map(str, relation.types), strict=True))
+
+    def binds(self, query: str) -> bool:
+        """Whether DuckDB takes a query."""
+        return self.columns(query) is not None
 
     @cached_property
     def has_effects(self) -> bool:

@@ -105,7 +105,7 @@ def without_format(content: str) -> str:
 def _column(content: str, call: AICall, binder: Binder) -> str | None:
     """The column, or expression of columns, in braces as SQL; None where it is none."""
     for form in _forms(content):
-        if binder.columns(f"SELECT ({form})") is not None:
+        if binder.binds(f"SELECT ({form})"):
             continue  # It needs no row: a constant, or now().
         # DuckDB looks at nothing in a WINDOW clause that nobody uses.
         if _is_seen(form, call, binder) and not _is_seen(_NO_COLUMN, call, binder):

@@ -4,7 +4,6 @@ or several of them, or probabilities.
 
 from __future__ import annotations
 
-import difflib
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from covey.sql.braces import Purpose, Words
 from covey.sql.call_parser import Argument, RawCall
 from covey.sql.functions import example
 from covey.sql.options import Arguments
-from covey.sql.text import TokenList
+from covey.sql.text import TokenList, nearest
 
 _NONE = "none of these"
 
@@ -281,8 +280,8 @@ def _check_fields(names: list[str], refuse: Refuse) -> None:
     A struct of two fields of other names, the row of a table, is read in order.
     """
     for name in (name for name in names if name not in _FIELDS):
-        near = difflib.get_close_matches(name, _FIELDS, n=1)
+        near = nearest(name, _FIELDS)
         if near:
-            raise refuse(f"A label has no field {name}", f"Did you mean {near[0]}?")
+            raise refuse(f"A label has no field {name}", f"Did you mean {near}?")
         if len(names) > len(_FIELDS) or set(names) & set(_FIELDS):
             raise refuse(f"A label has no field {name}", _HINT)

@@ -15,6 +15,8 @@ _AFTER = frozenset(
     "AND OR AS FROM FETCH USING RETURNING THEN ELSE END WHEN JOIN".split()
     + [clause.partition(" ")[0] for clause in CLAUSES]
 ) | {*SET_OPERATIONS, *JOIN_PREFIXES}
+# Whose an ON is: a join's holds a condition, the others' names columns.
+_OWNERS = ("JOIN", "PIVOT", "UNPIVOT")
 _ENDS = (TokenType.R_PAREN, TokenType.COMMA, TokenType.SEMICOLON)
 
 
@@ -69,15 +71,9 @@ def _is_condition(tokens: TokenList, first: int, last: int) -> bool:
     earlier = tokens.word(first - 2)
     if (before.word, earlier) in (("ON", "DISTINCT"), ("NOT", "IS")):
         return False
-    if before.word == "ON" and _names_columns(tokens, first - 1):
+    if before.word == "ON" and tokens.word_before(first - 1, _OWNERS) in ("PIVOT", "UNPIVOT"):
         return False
     return before.word != "AND" or not _ends_between(tokens, first - 1)
-
-
-def _names_columns(tokens: TokenList, i: int) -> bool:
-    """Whether the ON at token i is that of PIVOT or UNPIVOT, and no join's."""
-    words = (tokens[before].word for before in tokens.level_before(i))
-    return next((w for w in words if w in ("JOIN", "PIVOT", "UNPIVOT")), "JOIN") != "JOIN"
 
 
 def _ends(tokens: TokenList, i: int) -> bool:

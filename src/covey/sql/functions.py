@@ -7,13 +7,13 @@ them is DuckDB's, and no function, type or statement of another system is transl
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from enum import Enum
 
 from covey.errors import InputError
 from covey.logical.calls import Reading
+from covey.sql.text import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,6 @@ def is_foreign(spelling: str) -> bool:
     return _FOREIGN.fullmatch(spelling) is not None
 
 
-def nearest_option(name: str, function: AIFunction) -> str | None:
-    close = difflib.get_close_matches(name.lower(), function.options, n=1)
-    return close[0] if close else None
-
-
 class Dialect(Enum):
     """Whose spelling: AI_FILTER(PROMPT('… {0}', a)) or AI.IF(('… ', a))."""
 
@@ -159,4 +154,4 @@ def nearest_function(spelling: str, dialect: Dialect | None) -> str | None:
     """
     style = dialect or style_of(spelling)
     written = [s for s in BY_SPELLING if s.startswith("AI.") is (style is Dialect.BIGQUERY)]
-    return next(iter(difflib.get_close_matches(spelling, written, n=1, cutoff=0.7)), None)
+    return nearest(spelling, written, 0.7)

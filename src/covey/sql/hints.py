@@ -15,7 +15,7 @@ from covey.logical.query_blocks import QueryBlock
 from covey.sql.bind import Binder
 from covey.sql.functions import BY_SPELLING
 from covey.sql.scopes import defined_names
-from covey.sql.text import TokenList, quote_name, read_tokens
+from covey.sql.text import TokenList, nearest, quote_name, read_tokens
 
 _NO_COLUMN = re.compile(r'.*"(?P<table>[^"]+)" does not have a column named "(?P<column>[^"]+)"')
 _NO_TABLE = re.compile(r"Table with name (?P<name>.+) does not exist")
@@ -86,10 +86,10 @@ def _with_column_hint(error: QueryError, blocks: list[QueryBlock], binder: Binde
         names = [name for name, _ in binder.columns(query) or []]
         if not names:
             continue
-        near = difflib.get_close_matches(column, names, n=1)
+        near = nearest(column, names)
         hint = f"Columns: {', '.join(names)}."
         if near:
-            meant = near[0] if near[0].isidentifier() else quote_name(near[0])
+            meant = near if near.isidentifier() else quote_name(near)
             hint += f" Did you mean {table}.{meant}?"
         return error.replaced(reason=f'{table} has no column "{column}"', hint=hint)
     return error
@@ -128,9 +128,9 @@ def _with_name_hint(error: QueryError, binder: Binder) -> QueryError:
 def _of_table(name: str, tokens: TokenList, binder: Binder) -> str:
     """A table that is nearly called so, or how a frame becomes one."""
     known = defined_names(tokens) | set(binder.tables(_TABLES, _OWN))
-    near = difflib.get_close_matches(name.lower(), sorted(known), n=1, cutoff=_NEAR)
+    near = nearest(name.lower(), sorted(known), _NEAR)
     if near:
-        return f"Did you mean {near[0]}?"
+        return f"Did you mean {near}?"
     listed = sorted(known)[:_MOST_LISTED]
     there = f"There is {', '.join(listed)}. " if listed else ""
     return f"{there}A frame of Python is made known first: con.register({name!r}, {name})."
@@ -141,9 +141,9 @@ def _of_function(name: str, hint: str | None) -> str | None:
     spellings = {spelling.lower(): spelling for spelling in (*BY_SPELLING, "PROMPT")}
     plain = {spelling.rpartition(".")[2]: each for spelling, each in spellings.items()}
     for names in (spellings, {n: each for n, each in plain.items() if len(n) > 2}):
-        near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=_NEAR)
+        near = nearest(name.lower(), names, _NEAR)
         if near:
-            return f"Did you mean {names[near[0]]}?"
+            return f"Did you mean {names[near]}?"
     found = _OF_DUCKDB.search(hint or "")
     is_near = found and difflib.SequenceMatcher(None, name.lower(), found["name"]).ratio() >= _NEAR
     return hint if is_near or found is None else None

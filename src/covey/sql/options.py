@@ -18,10 +18,9 @@ from covey.sql.functions import (
     IGNORED_OPTIONS,
     PLANNED_OPTIONS,
     Dialect,
-    nearest_option,
     several_columns,
 )
-from covey.sql.text import TokenList
+from covey.sql.text import TokenList, nearest
 
 # Other names of parameters.
 _ALSO = {"labels": "categories"}
@@ -121,7 +120,7 @@ class Arguments:
                 span=span,
                 hint=f"Leave it out. {raw.spelling} has {', '.join(raw.function.options)}.",
             )
-        near = nearest_option(name, raw.function)
+        near = nearest(known, raw.function.options)
         hint = f"Did you mean {near}?" if near else f"It has {', '.join(raw.function.options)}."
         raise self._tokens.error(f"{raw.spelling} has no option {name}", span, hint)
 

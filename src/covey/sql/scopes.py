@@ -151,14 +151,8 @@ def _is_table(tokens: TokenList, i: int, first: int) -> bool:
     if tokens[before].kind is TokenType.COLON:
         return True
     if tokens[before].kind is TokenType.COMMA:
-        return _clause_before(tokens, before) in ("FROM", "JOIN")
+        return tokens.word_before(before, _STARTS) in ("FROM", "JOIN")
     return tokens[before].word in _READERS
-
-
-def _clause_before(tokens: TokenList, i: int) -> str:
-    """The keyword that begins the clause in which token i stands, on its level of brackets."""
-    words = (tokens[before].word for before in tokens.level_before(i))
-    return next((word for word in words if word in _STARTS), "")
 
 
 def _is_entry_around(tokens: TokenList, name: str, place: int) -> bool:

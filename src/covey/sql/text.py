@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from bisect import bisect_left
 from collections import defaultdict
@@ -223,6 +224,11 @@ class TokenList(Sequence[Token]):
             yield i
             i -= 1
 
+    def word_before(self, index: int, words: Container[str]) -> str:
+        """The nearest of some words among the tokens of `level_before`; "" for none."""
+        behind = (self.tokens[i].word for i in self.level_before(index))
+        return next((word for word in behind if word in words), "")
+
     def level_end(self, index: int) -> int:
         """Index of the closing bracket around a token; their number outside of all."""
         opening = self.opening[index]
@@ -385,6 +391,11 @@ def _unreadable(text: str, error: SqlglotError) -> QueryError:
 def one_line(text: str) -> str:
     """A text with its line breaks and runs of blanks made one blank."""
     return " ".join(text.split())
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known name that is most like another; None where none is as like as `cutoff`, of 1."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
 
 
 def quote_name(name: str) -> str:
