@@ -158,27 +158,22 @@ class DryAsker:
         asked.partners |= Lengths.of(partners)
         anchors = distinct(column)
         new = without(anchors, self._computed)
-        self._computed = _both(self._computed, new)
+        self._computed = np.union1d(self._computed, new)
         self._anchors.setdefault(call.index, []).append(new)
         asked.prefixes |= Lengths.of(self._lengths.of(new))
         # Judgements of one document share their instruction, a join has its own.
         instruction = question.kind if question.arity == 1 else question
         before = self._instructed.get(instruction, _NONE)
         instructed = without(anchors, before)
-        self._instructed[instruction] = _both(before, instructed)
+        self._instructed[instruction] = np.union1d(before, instructed)
         asked.new_instructions += len(without(instructed, new))
         asked.anchors += len(anchors)
         if reads > 0 or question.arity > 1:
             asked.kept = True
             kept = without(anchors, self._held)
-            self._held = _both(self._held, kept)
+            self._held = np.union1d(self._held, kept)
             self._holding += float(self._lengths.of(kept).sum())
             self.peak = max(self.peak, self._holding)
-
-
-def _both(ids: Int64, others: Int64) -> Int64:
-    """The ids of two sets that have none in common, ascending."""
-    return np.sort(np.concatenate([ids, others]))
 
 
 def _drawn_labels(question: Question, even: Float64, rate: float) -> Float64:

@@ -203,7 +203,8 @@ class PipelineRunner:
         self._anchors.release(batch.rows)
 
     def _ask(self, batch: _Batch, ask: Ask) -> Iterator[Tickets]:
-        later = [a for i in self._order if i not in batch.decided for a in self._asks(i)]
+        left = [self._step.operators[i] for i in self._order if i not in batch.decided]
+        later = [each for operator in left for each in operator.asks]
         later = later[later.index(ask) + 1 :]
         anchor = ask.anchor_documents
         reads = float(sum(anchor is not None and anchor == a.anchor_documents for a in later))
@@ -224,9 +225,6 @@ class PipelineRunner:
         """Whether other batches will read the same anchors: those that are not the source's own."""
         others = any(b is not batch and batch.operator not in b.decided for b in self._batches)
         return (others or self._next_row < self._sizes.rows) and self._anchors.may_stay(ask)
-
-    def _asks(self, operator: int) -> tuple[Ask, ...]:
-        return self._step.operators[operator].asks
 
     def _written(self, ask: Ask, batch: _Batch) -> Ask:
         """An ask for the rows of the batch that pass what is decided."""
@@ -272,7 +270,7 @@ class PipelineRunner:
 
     def _decides_rows(self, operator: int) -> bool:
         """Whether a condition is about rows of the pipeline's source alone."""
-        targets = [ask.target for ask in self._asks(operator)]
+        targets = [ask.target for ask in self._step.operators[operator].asks]
         return all(t is not None and t.sources == (self._step.source,) for t in targets)
 
     def _advance(self) -> bool:
@@ -295,7 +293,7 @@ class PipelineRunner:
             number = batch.operator
             if number is None or ticket not in batch.waited or self._asker.done(batch.waited):
                 continue
-            asks = self._asks(number)
+            asks = self._step.operators[number].asks
             ask, is_last_ask = asks[batch.ask], batch.ask == len(asks) - 1
             is_last = is_last_ask and {*self._order} <= {*batch.decided, number}
             if is_last or not self._step.row_by_row(ask):

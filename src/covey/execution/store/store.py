@@ -93,16 +93,11 @@ class AnswerStore:
 
     def count(self, digest: str) -> int:
         """Answers to a question."""
-
-        def work(connection: duckdb.DuckDBPyConnection) -> int:
-            return _number(
-                connection,
-                "SELECT count(*) FROM answers WHERE question IN "
-                "(SELECT id FROM questions WHERE digest = ?)",
-                [digest],
-            )
-
-        return self._read(work) or 0
+        query = (
+            "SELECT count(*) FROM answers WHERE question IN "
+            "(SELECT id FROM questions WHERE digest = ?)"
+        )
+        return self._read(lambda connection: _number(connection, query, [digest])) or 0
 
     def find(self, digest: str, keys: UInt64, width: int) -> tuple[Bool, Float64]:
         """The stored answers to a question about some prompts, by one join.
@@ -138,11 +133,8 @@ class AnswerStore:
         Returns:
             (n, 2) uint64 keys, and (n, width) float64.
         """
-
-        def work(connection: duckdb.DuckDBPyConnection) -> pa.Table:
-            return self._answers(connection, digest, f"first, second, {_columns(width)}")
-
-        rows = self._read(work)
+        columns = f"first, second, {_columns(width)}"
+        rows = self._read(lambda connection: self._answers(connection, digest, columns))
         if rows is None:
             return np.empty((0, 2), np.uint64), np.empty((0, width))
         keys = np.stack([rows["first"].to_numpy(), rows["second"].to_numpy()], axis=1)
@@ -259,16 +251,13 @@ class AnswerStore:
 
     def questions(self) -> pa.Table | None:
         """Each stored question, with how many answers and of when; None without a file."""
-
-        def work(connection: duckdb.DuckDBPyConnection) -> pa.Table:
-            return connection.sql(
-                "SELECT model, kind, template, labels, count(*) AS answers, "
-                "min(written) AS first_written, max(written) AS last_written, digest "
-                "FROM answers JOIN questions ON question = id "
-                "GROUP BY ALL ORDER BY last_written DESC, digest"
-            ).to_arrow_table()
-
-        return self._read(work)
+        query = (
+            "SELECT model, kind, template, labels, count(*) AS answers, "
+            "min(written) AS first_written, max(written) AS last_written, digest "
+            "FROM answers JOIN questions ON question = id "
+            "GROUP BY ALL ORDER BY last_written DESC, digest"
+        )
+        return self._read(lambda connection: connection.sql(query).to_arrow_table())
 
     def export(self) -> Generator[pa.RecordBatch, None, None]:
         """All answers, in one batch at least; the file is held until the iterator is closed.
@@ -290,14 +279,8 @@ class AnswerStore:
 
     def summary(self) -> dict[str, Any]:
         """Place, size, limits and numbers of questions and answers."""
-
-        def work(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
-            return (
-                _number(connection, "SELECT count(DISTINCT question) FROM answers"),
-                _number(connection, "SELECT count(*) FROM answers"),
-            )
-
-        questions, answers = self._read(work) or (0, 0)
+        query = "SELECT count(DISTINCT question), count(*) FROM answers"
+        questions, answers = self._read(lambda connection: run(connection, query)[0]) or (0, 0)
         return {
             "path": str(self.path),
             "bytes": self._database.size,
