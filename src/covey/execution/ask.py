@@ -110,7 +110,7 @@ class Asker:
             self._guard.before(len(wanted))
             ticket = Ticket(call, wanted, keys, reads)
             self._client.submit(ticket)
-            self._progress.asked(call.index, self._report.operators[call.index].call, len(wanted))
+            self._progress.asked(call.index, self._operator(call).call, len(wanted))
             tickets.add(ticket)
         return frozenset(tickets)
 

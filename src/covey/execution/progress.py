@@ -191,7 +191,7 @@ class PlainProgress(_LineProgress):
 
     def _show(self, event: str, line: _Line, now: float) -> None:
         if event != "start":
-            print(" ".join(line.text(now).split("\n")), file=self._stream, flush=True)
+            print(line.text(now).replace("\n", " "), file=self._stream, flush=True)
 
 
 class JsonProgress(PlainProgress):

@@ -81,7 +81,7 @@ def _windows(
     (text,) = documents.texts(prompt[place : place + 1])
     size = max(int(len(text) * left / int(tokens[place]) * _SHARE), 1)
     first = call.options.long_documents is LongDocuments.TRUNCATE
-    pieces = [text[:size]] if first else list(_cut(text, size))
+    pieces = [text[:size]] if first else _cut(text, size)
     while True:
         made = np.repeat(prompt[None], len(pieces), axis=0)
         made[:, place] = documents.add(pieces)
@@ -91,7 +91,7 @@ def _windows(
         smaller: list[str] = []
         for piece, too_long in zip(pieces, over.tolist(), strict=True):
             halves = _cut(piece, max(len(piece) // 2, 1)) if too_long else [piece]
-            smaller += list(halves)[:1] if first else halves
+            smaller += halves[:1] if first else halves
         if smaller == pieces:
             return None
         pieces = smaller
