@@ -73,7 +73,7 @@ SELECT n, CASE WHEN n = 1 THEN 'x' WHEN <B> THEN <L> END AS r FROM t
 SELECT n, coalesce(<B>, n = 4) AS r, nullif(<L>, 'x') AS s, greatest(<S>, 0.3) AS g FROM t
 SELECT list(<S> ORDER BY n) AS r, list(n ORDER BY <S> DESC, n) AS s FROM t
 SELECT string_agg(<L>, ',' ORDER BY n) AS r, count(DISTINCT <L>) AS c FROM t
-SELECT quantile_cont(<S>, 0.5) AS r, mode(<L>) AS m, arg_max(n, <S>) AS x FROM t
+SELECT quantile_cont(<S>, 0.5) AS r, mode(<L>) FILTER (WHERE n < 4) AS m, arg_max(n, <S>) AS x FROM t
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY <S>) AS r FROM t
 SELECT mode() WITHIN GROUP (ORDER BY <L>) AS r FROM t
 SELECT count(*) FILTER (WHERE <B>) AS r, sum(n) FILTER (<B>) AS s FROM t

@@ -90,6 +90,22 @@ GROUPS = (
     f"SELECT DISTINCT {CALL} AS r FROM t ORDER BY {OF_TA}",
     f"SELECT {CALL} AS r, AI.IF(PROMPT('q {{0}}', n)) AS s FROM t GROUP BY {OF_TA}, t.n",
 )
+# A total is shown of no rows, too.
+OF_NONE = (
+    "SELECT AI.SCORE(PROMPT('on?')) AS r, count(*) AS c FROM t WHERE n > 9",
+    "SELECT AI.SCORE(PROMPT('on?')) AS r, count(*) AS c FROM t WHERE AI.IF(a) AND n > 9",
+    "SELECT AI.IF(PROMPT('on?')) AS r, max(n) AS m FROM t WHERE n > 9 GROUP BY ALL",
+    "SELECT AI.IF(PROMPT('on?')) AS r, max(n) AS m FROM t WHERE n > 9 GROUP BY ()",
+    "SELECT AI.IF(PROMPT('on?')) AS r, n, max(n) AS m FROM t WHERE n > 9 GROUP BY ROLLUP (n)",
+    "SELECT AI.IF(PROMPT('on?')) AS r, max(n) AS m FROM t WHERE n > 9 GROUP BY GROUPING SETS (())",
+    "SELECT AI.IF(PROMPT('on?')) AS r, n, max(n) AS m FROM t WHERE n > 9 GROUP BY n, r",
+    "SELECT coalesce(max(n), AI.SCORE(PROMPT('on?'))) AS r FROM t WHERE n > 9",
+    "SELECT count(*) AS c FROM t WHERE n > 9 HAVING AI.IF(PROMPT('on?')) IS NOT NULL",
+    "SELECT count(*) AS c FROM t WHERE n > 9 ORDER BY AI.SCORE(PROMPT('on?'))",
+    "SELECT u.n, (SELECT AI.SCORE(PROMPT('on?')) + count(*) FROM t WHERE t.n > 9) AS r FROM u",
+    "SELECT * FROM (SELECT AI.SCORE(PROMPT('on?')) AS r, count(*) AS c FROM t WHERE n > 9)",
+    "SELECT max(AI.SCORE(PROMPT('on?'))) AS r, count(*) AS c FROM t WHERE n > 9",
+)
 SUBQUERIES = (
     "SELECT AI.CLASSIFY((SELECT min(y.a) FROM t AS x, t AS y), ['u', 'v']) AS c",
     "SELECT AI.IF((SELECT a FROM t ORDER BY n, a LIMIT 1)) AS c",
@@ -167,7 +183,7 @@ def test_an_alias_needs_no_as(statements: Statements, statement: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", [*COLUMNS, *GROUPS, *SUBQUERIES, *GUARDS, *QUOTED, *PIVOTS, *NAMES]
+    "statement", [*COLUMNS, *GROUPS, *OF_NONE, *SUBQUERIES, *GUARDS, *QUOTED, *PIVOTS, *NAMES]
 )
 def test_it_gives_what_duckdb_gives(statements: Statements, statement: str) -> None:
     assert statements.check(statement) is None

@@ -74,7 +74,9 @@ class SlowBpe:
         return [i for word in words for i in self._word(word)]
 
     def _word(self, word: str) -> list[int]:
-        parts = [self._letters[b] for b in word.encode()]
+        # The vocabulary lacks a few bytes (those that begin U+40000 and up); like the
+        # original tokenizer, Covey's leaves them out before it merges.
+        parts = [letter for b in word.encode() if (letter := self._letters[b]) in self._ids]
         while len(parts) > 1:
             ranks = [self._ranks.get(pair, 10**9) for pair in itertools.pairwise(parts)]
             best = min(ranks)
@@ -82,9 +84,7 @@ class SlowBpe:
                 break
             at = ranks.index(best)
             parts[at : at + 2] = [parts[at] + parts[at + 1]]
-        # The vocabulary lacks a few bytes (those that begin U+40000 and up); like the
-        # original tokenizer, Covey's leaves them out.
-        return [self._ids[part] for part in parts if part in self._ids]
+        return [self._ids[part] for part in parts]
 
 
 @functools.cache

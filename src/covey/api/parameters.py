@@ -10,7 +10,7 @@ import datetime
 import decimal
 import math
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -186,7 +186,7 @@ def sql_literal(value: Any) -> str:
         fields = (f"{quote_text(str(name))}: {sql_literal(v)}" for name, v in value.items())
         return "{" + ", ".join(fields) + "}" if value else "MAP {}"
     if isinstance(value, Sequence):
-        return _list(value, _is_mixed(value))
+        return _list(value, _entry_form(value))
     raise InputError(
         f"A value of type {type(value).__name__} cannot be a parameter. Register it as a table, "
         "or give a number, text, date, list or mapping of such."
@@ -253,33 +253,43 @@ def _leaves(value: Any) -> Iterable[Any]:
             yield each
 
 
-def _is_mixed(value: Sequence[Any]) -> bool:
-    """Whether a list holds texts and other values, all of which become texts as in DuckDB.
+def _entry_form(value: Sequence[Any]) -> Callable[[Any], str]:
+    """How the entries of a list are written, so that all have the type that DuckDB gives them.
+
+    Beside texts all become texts, and truth values beside fractions become numbers.
 
     Raises:
         InputError: some cannot become texts.
     """
-    others = [each for each in _leaves(value) if not isinstance(each, str)]
-    if not others or len(others) == sum(1 for _ in _leaves(value)):
-        return False
+    leaves = list(_leaves(value))
+    others = [each for each in leaves if not isinstance(each, str)]
+    if not others or len(others) == len(leaves):
+        fractions = any(isinstance(each, float | decimal.Decimal) for each in leaves)
+        return _number if fractions else sql_literal
     for each in others:
         if not isinstance(each, int | float | decimal.Decimal | datetime.date | datetime.time):
             raise InputError(
                 f"A list of a parameter holds texts beside a value of type {type(each).__name__}. "
                 "Give values of one type."
             )
-    return True
+    return _text
 
 
-def _list(value: Sequence[Any], as_texts: bool) -> str:
+def _number(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else sql_literal(value)
+
+
+def _text(value: Any) -> str:
+    return f"CAST({sql_literal(value)} AS VARCHAR)"
+
+
+def _list(value: Sequence[Any], form: Callable[[Any], str]) -> str:
     parts = []
     for each in value:
         if isinstance(each, Sequence) and not isinstance(each, str | bytes | bytearray):
-            parts.append(_list(each, as_texts))
-        elif as_texts and each is not None:
-            parts.append(f"CAST({sql_literal(each)} AS VARCHAR)")
+            parts.append(_list(each, form))
         else:
-            parts.append(sql_literal(each))
+            parts.append("NULL" if each is None else form(each))
     return "[" + ", ".join(parts) + "]"
 
 

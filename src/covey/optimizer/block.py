@@ -30,6 +30,8 @@ from covey.sql.guards import Context, Guards
 _ROW_CLAUSES = ("SELECT", "GROUP BY", "ORDER BY")
 # Joins that show no column of their source, so that one match is as good as many.
 _FIRST_DECIDES = (JoinKind.SEMI, JoinKind.ANTI)
+# Words of a GROUP BY that may have a total beside its groups, or instead of them.
+_TOTALS = frozenset({"ALL", "ROLLUP", "CUBE", "GROUPING SETS"})
 _LATER_FILTERS = ("HAVING", "QUALIFY", "LIMIT", "OFFSET")
 
 
@@ -201,9 +203,25 @@ class BlockPlanner:
 
     def _ask_outputs(self) -> None:
         """Ask for calls in other clauses, for the rows that pass all conditions."""
+        totals = self._totals()
         for clause in _ROW_CLAUSES:
             for expr in self.block.outputs.get(clause, ()):
-                self._try(expr, Context.VALUE, self._output_demand, _refuse)
+                left = expr.calls - self.work.planned
+                if totals and any(not self.work.calls[number].arguments for number in left):
+                    self.work.on_demand.update(
+                        dict.fromkeys(left, "a total is shown of no rows, too")
+                    )
+                else:
+                    self._try(expr, Context.VALUE, self._output_demand, _refuse)
+
+    def _totals(self) -> bool:
+        """Whether aggregates make a row even of no rows, as in `SELECT count(*) FROM t`."""
+        select, group = self.block.clauses.get("SELECT"), self.block.clauses.get("GROUP BY")
+        if select is None or not self.work.binder.any_aggregate(select):
+            return False
+        if group is None or self.work.tokens.words(group) & _TOTALS:
+            return True
+        return self.work.edited.render(group).strip() == "()"
 
     def _output_demand(self, texts: list[str]) -> Demand:
         if self.pipeline is not None:
