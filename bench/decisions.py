@@ -5,11 +5,11 @@
 Each query has conditions whose answers are planted, so that what any order would have asked
 can be counted exactly: fresh tokens and attention pairs, priced by `covey.estimate.cost`.
 The order that is best of all is found by trying every one. Three runs of each query are
-compared with it: with the true pass rates given, with none given (sampled), and with wrong
+compared with it: with the true selectivities given, with none given (sampled), and with wrong
 ones given (0.9 for what seldom passes and 0.05 for the rest), which adaptivity must notice.
 The work of a run is that of every prompt it asked, samples included.
 
-The shapes and pass rates are those of the QUAIL-B queries, scaled down, and some with
+The shapes and selectivities are those of the QUAIL-B queries, scaled down, and some with
 skewed lengths and conditions that go together or exclude each other.
 """
 
@@ -116,7 +116,7 @@ class World:
         return left[:, None] % len(right) == right[None, :]
 
     def sql(self, given: Callable[[Asked, float], float | None]) -> str:
-        """The query, with pass rates as `given` says of each condition and its true rate."""
+        """The query, with selectivities as `given` says of each condition and its true rate."""
         parts = []
         for asked, truth in zip(self.shape.asked, self.truth, strict=True):
             rate = given(asked, float(truth.mean()))

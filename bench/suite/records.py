@@ -36,7 +36,7 @@ class Run:
         asked_seconds: until the model had answered all, as the benchmark's owners count; the
             rest is DuckDB's. None where there were no rows, or for a peer.
         processor_seconds: of all threads of the process, planning included.
-        chunks, fill, evictions, peak_slots: passes, how full they were, spans given up, and
+        chunks, fill, evictions, peak_slots: forward batches, how full, prefixes evicted, and
             the most tokens whose keys and values were held.
     """
 
@@ -69,7 +69,7 @@ class Record:
         environment: machine, device, versions and commit.
         start_seconds: from nothing to a model that is ready.
         warm_seconds: of queries that were run before any was measured.
-        limits: what the engine may use: tokens of a chunk, slots of its arena.
+        limits: what the engine may use: tokens of a batch, slots of its KV cache.
         requested, minimum: tokens of the query by the planted truth, the same for all engines
             of one tokenizer.
         sol_seconds: the roofline time of the minimum on this device, None where its facts

@@ -17,8 +17,8 @@ HEADS, KV_HEADS, D_HEAD = 4, 2, 8
 
 def make_kernels(*, quantised: bool = False) -> ReferenceKernels:
     frequencies = torch.tensor([1.0, 0.5, 0.25, 0.125])
-    geometry = AttentionConfig(HEADS, KV_HEADS, D_HEAD, 1e-5, frequencies)
-    return ReferenceKernels(geometry, CPU, torch.float32, quantised)
+    config = AttentionConfig(HEADS, KV_HEADS, D_HEAD, 1e-5, frequencies)
+    return ReferenceKernels(config, CPU, torch.float32, quantised)
 
 
 def make_batch() -> ForwardBatch:

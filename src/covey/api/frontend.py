@@ -44,7 +44,7 @@ class PreparedPlan:
     Attributes:
         plan: of the statement.
         lookups: of its calls.
-        objects: its tables and look-ups.
+        objects: its tables and UDFs.
     """
 
     plan: PhysicalPlan

@@ -31,7 +31,7 @@ class Limits:
         max_batched_tokens: new tokens of a batch.
         slots: tokens whose keys and values the KV cache holds.
         node_tokens: what a node of the prompt forest costs, in tokens of model work: a
-            share that saves no more is given up (see `covey.prompts.forest.flatten`). 0 gives
+            share that saves no more is given up (see `covey.prompts.forest.trie`). 0 gives
             up none: with SmolLM2 on a CPU, shares of 2 and 6 tokens among four documents
             took 3.4 and 3.6 s of one core with 0, and 3.5 to 3.6 and 3.5 to 4.0 s with 2
             to 16, so a node costs less than it saves, or nothing that can be measured.

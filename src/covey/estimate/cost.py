@@ -166,11 +166,11 @@ def suffixes(
         anchors: distinct prefixes; None where every prompt has one of its own.
         resident: whether the prefixes are read from the KV cache, not computed in the same pass.
     """
-    stems_read = count if anchors is None else min(anchors, count)
+    prefixes_read = count if anchors is None else min(anchors, count)
     fresh = count * suffix.mean
     passes = fresh / budget
     # A prefix is read in as many passes as its suffixes fill, and in one at least.
-    readings = max(stems_read, passes)
+    readings = max(prefixes_read, passes)
     return Work(
         prompts=count,
         requested=count * (prefix.mean + suffix.mean),

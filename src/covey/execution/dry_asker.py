@@ -1,6 +1,6 @@
 """An asker that asks nobody: it draws answers at given selectivities and counts the work.
 
-A plan that runs with it goes the way of a true run: the same batches, stops and look-ups.
+A plan that runs with it goes the way of a true run: the same batches, stops and stored answers.
 """
 
 from __future__ import annotations

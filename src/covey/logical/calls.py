@@ -64,7 +64,7 @@ class CallOptions:
     """Options of one call, with their defaults.
 
     Attributes:
-        selectivity: the user's word on the share of TRUE, in [0, 1].
+        selectivity: the hint of the share of TRUE, in [0, 1].
         threshold: P(TRUE) above which AI.IF is TRUE, and above which a label applies that is
             asked for itself; None is one half. Of a choice between labels the probability
             that the best must reach, lest it be `fallback`; None is any.
