@@ -147,7 +147,7 @@ class Scheduler:
         if known < max(depth, int(job.document_tokens[host])):
             return False
         end = int(forest.node_first[node + 1])
-        work = _Work(job, node, host, host, host + 1, known - depth, end, False, alone=True)
+        work = _NodeWork(job, node, host, host, host + 1, known - depth, end, False, alone=True)
         self._enter(builder, work, above, tokens[known:])
         return True
 
@@ -174,10 +174,12 @@ class Scheduler:
         host = first if int(forest.hosts[first]) == node else None
         end = int(forest.node_first[trie.subtree_end[node]])
         children = int(trie.subtree_end[node]) > node + 1
-        work = _Work(job, node, host, first, stop, known, end, children)
+        work = _NodeWork(job, node, host, first, stop, known, end, children)
         self._enter(builder, work, above, tokens[known:])
 
-    def _enter(self, builder: BatchBuilder, work: _Work, above: RadixNode, tokens: Int32) -> None:
+    def _enter(
+        self, builder: BatchBuilder, work: _NodeWork, above: RadixNode, tokens: Int32
+    ) -> None:
         """Pack all of some work and leave nothing, or begin to visit its node.
 
         Args:
@@ -209,7 +211,7 @@ class Scheduler:
             return
         self._visit_node(builder, work, inserted)
 
-    def _visit_node(self, builder: BatchBuilder, work: _Work, node: RadixNode) -> None:
+    def _visit_node(self, builder: BatchBuilder, work: _NodeWork, node: RadixNode) -> None:
         """Begin to visit a node, which is locked."""
         job, forest = work.job, work.job.forest
         _, border = forest.document_ranges(np.array([work.node]))
@@ -266,7 +268,7 @@ class Scheduler:
             visit.suffix = None if segments is None else OpenSuffix(segments)
         return visit.suffix is not None
 
-    def _keeps(self, work: _Work, above: RadixNode, count: int) -> bool:
+    def _keeps(self, work: _NodeWork, above: RadixNode, count: int) -> bool:
         """Whether tokens that nothing in this batch needs kept should be kept for others."""
         documents = work.job.documents_of(work.first, work.stop)
         reads = float(self._reads.beside(documents).max())
@@ -315,7 +317,7 @@ class Scheduler:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _NodeWork:
     """A document node to pack, with all below it, or out of turn an anchor alone.
 
     Attributes:

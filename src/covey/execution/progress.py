@@ -216,7 +216,7 @@ class JsonProgress(PlainProgress):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _CallTally:
     """What was asked for a call: prompts, how many have answers, and tokens computed."""
 
     written: str
@@ -238,13 +238,13 @@ class CallProgress:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._calls: dict[int, _Asked] = {}
+        self._calls: dict[int, _CallTally] = {}
         self.share = 1.0
 
     def asked(self, call: int, written: str, prompts: int) -> None:
         """So many more prompts of a call, by its index, are under way."""
         if call not in self._calls:
-            self._calls[call] = _Asked(written)
+            self._calls[call] = _CallTally(written)
             self._progress.start(written, None)
         self._calls[call].total += prompts
 

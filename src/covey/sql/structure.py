@@ -29,7 +29,7 @@ def find_blocks(tokens: TokenList, calls: list[AICall]) -> list[QueryBlock]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Query:
+class _PendingQuery:
     """A query that is to be read: a token range, end exclusive, and what it can see.
 
     Attributes:
@@ -50,7 +50,7 @@ class _Finder:
         self.tokens = tokens
         self.calls = CallPlaces(calls)
         self.blocks: list[QueryBlock] = []
-        self.todo: list[_Query] = []
+        self.todo: list[_PendingQuery] = []
 
     def statement(self) -> None:
         """The query may stand behind CREATE TABLE … AS, INSERT INTO … or inside COPY (…).
@@ -61,15 +61,15 @@ class _Finder:
         tokens, top, start = self.tokens, None, len(self.tokens)
         if tokens.word(0) == "INSERT" or not changes_rows(tokens):
             start = next(tokens.words_at(0, start, QUERY_STARTS), start)
-        self.inside(0, start, _Query(0, 0))
+        self.inside(0, start, _PendingQuery(0, 0))
         if start < len(tokens):
-            top = _Query(start, query_end(tokens, start))
+            top = _PendingQuery(start, query_end(tokens, start))
             self.todo.append(top)
         while self.todo:
             query = self.todo.pop()
             self.query(query, query is top)
 
-    def inside(self, first: int, last: int, around: _Query) -> None:
+    def inside(self, first: int, last: int, around: _PendingQuery) -> None:
         """Find the queries in brackets among some tokens, which see what `around` sees."""
         i = first
         while i < last:
@@ -79,7 +79,7 @@ class _Finder:
                 i = closing
             i += 1
 
-    def query(self, query: _Query, top: bool) -> None:
+    def query(self, query: _PendingQuery, top: bool) -> None:
         if self.tokens[query.first].word == "WITH":
             query = self.with_clause(query)
         first, last = query.first, query.last
@@ -100,7 +100,7 @@ class _Finder:
             return None
         return self.tokens.span(first, last)
 
-    def operand(self, query: _Query, alone: bool, top: bool, union: TextSpan | None) -> None:
+    def operand(self, query: _PendingQuery, alone: bool, top: bool, union: TextSpan | None) -> None:
         first, last = query.first, query.last
         while first < last and self.tokens[first].word in ("ALL", "DISTINCT", "BY", "NAME"):
             first += 1
@@ -115,7 +115,7 @@ class _Finder:
             self.blocks.append(block)
         self.inside(first, last, query)
 
-    def with_clause(self, query: _Query) -> _Query:
+    def with_clause(self, query: _PendingQuery) -> _PendingQuery:
         """Read WITH; return the query behind it, with what it can see."""
         tokens, behind = self.tokens, query.last
         if tokens.word(query.first + 1) == "RECURSIVE":
