@@ -203,11 +203,11 @@ class BlockPlanner:
 
     def _ask_outputs(self) -> None:
         """Ask for calls in other clauses, for the rows that pass all conditions."""
-        totals = self._totals()
         for clause in _ROW_CLAUSES:
             for expr in self.block.outputs.get(clause, ()):
                 left = expr.calls - self.work.planned
-                if totals and any(not self.work.calls[number].arguments for number in left):
+                constant = any(not self.work.calls[number].arguments for number in left)
+                if constant and self._totals():
                     self.work.on_demand.update(
                         dict.fromkeys(left, "a total is shown of no rows, too")
                     )
