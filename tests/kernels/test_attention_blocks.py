@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from covey.kernels.attention_blocks import AttentionBlock, attention_blocks
 from covey.kernels.base import ForwardBatch
 from effort import examples
-
-NO_ROWS = np.empty(0, dtype=np.int64)
+from kernels.forests import NO_ROWS, forest
 
 
 @st.composite
@@ -24,24 +23,10 @@ def batches(draw: st.DrawFn) -> ForwardBatch:
             parents.append(path[-1] if path else -1)
             path.append(len(parents) - 1)
     count = len(parents)
-    subtree_ends = np.arange(1, count + 1, dtype=np.int32)
-    positions = np.zeros(count, dtype=np.int32)
-    for row in range(count - 1, -1, -1):
-        if parents[row] >= 0:
-            subtree_ends[parents[row]] = max(subtree_ends[parents[row]], subtree_ends[row])
-    for row, parent in enumerate(parents):
-        positions[row] = positions[parent] + 1 if parent >= 0 else 0
     spans = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(1, count)), max_size=3))
-    ranges = [(a, min(a + n, count)) for a, n in spans]
-    slots = [(100 * i, 100 * i + 1 + i) for i in range(len(ranges))]
-    return ForwardBatch(
-        tokens=np.zeros(count, dtype=np.int32),
-        positions=positions,
-        subtree_ends=subtree_ends,
-        logits_indices=NO_ROWS,
-        prefix_rows=np.array(ranges, dtype=np.int64).reshape(-1, 2),
-        prefix_slots=np.array(slots, dtype=np.int64).reshape(-1, 2),
-        slot_mapping=np.full(count, -1, dtype=np.int32),
+    return forest(
+        parents,
+        [(a, min(a + n, count), 100 * i, 100 * i + 1 + i) for i, (a, n) in enumerate(spans)],
     )
 
 
